@@ -1,0 +1,1 @@
+"""Pure functions over tensors: no framework, no state."""

@@ -1,0 +1,1 @@
+"""From samples to turns, and from turns to minibatches."""

@@ -1,0 +1,1 @@
+"""Lightning: the module, its data, its callbacks."""

@@ -1,0 +1,1 @@
+"""One file per advantage estimator, metric family or habit of the run."""
