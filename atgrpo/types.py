@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 import torch
@@ -116,6 +116,9 @@ class TurnKey:
     """0-based."""
     branch: int
     """Tree sampler: candidate number within its node. Parallel sampler: trajectory number."""
+    node: int = 0
+    """0 on the shared path (and for the parallel sampler). Turns that continue the candidates of step j (counted from 0
+    along the path) carry j + 1, so that they never join a group of the path itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +145,10 @@ class Turn:
     """The episode was over after this turn."""
     selected: bool
     """This candidate's state is where the team went on (always True for the parallel sampler)."""
-    parent: int | None = None
-    """Branch number of the candidate, one step up, whose state this turn acted on; None at the root."""
-    trained: bool = True
-    """False: its tokens are counted but not learned from (continuations)."""
+    group: int | None = None
+    """Number of the group it was scored in, set by the advantage callback; None means excluded."""
     advantage: float | None = None
-    """Filled by the advantage callback; None afterwards means excluded."""
+    """Set by the advantage callback; None afterwards means excluded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +165,8 @@ class Rollout:
     """Length T: success had the team stopped after turn t; a finished episode keeps its value."""
     observations: Mapping[tuple[str, int], Observation] = field(default_factory=dict)
     """(agent, turn) -> what was seen on the selected path; for people, not for training."""
-    extra_tokens: int = 0
-    """Sampled tokens that belong to no turn here (continuations that are not trained on)."""
+    overlong: bool = False
+    """Growth ended early because an agent's rendered prompt was over the limit; counted, never cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +198,5 @@ class Minibatch:
 
     def to(self, device: torch.device | str) -> Minibatch:
         """The same minibatch with every tensor on ``device``."""
-        from dataclasses import fields, replace
-
         moved = {f.name: v.to(device) for f in fields(self) if isinstance(v := getattr(self, f.name), Tensor)}
         return replace(self, **moved)

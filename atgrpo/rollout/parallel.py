@@ -1,0 +1,55 @@
+"""The sampler of plain GRPO: N independent trajectories per prompt, one response per step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from atgrpo.rollout.credit import ParallelCredit, trajectory_credits
+from atgrpo.rollout.samplers import SamplerSettings, make_turn, padded_success
+from atgrpo.rollout.walk import Episode, Growth, Walk, together, uncredited
+from atgrpo.types import Rollout
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParallelSampler(SamplerSettings):
+    """Plays each prompt ``trajectories`` times. Evaluation uses it too: nothing is selected by reward.
+
+    Args:
+        trajectories: N trajectories per prompt.
+        credit: What a step's reward is; see ``rollout.credit``.
+    """
+
+    trajectories: int = 8
+    credit: ParallelCredit = "step"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.credit not in ("step", "return_to_go", "outcome"):
+            raise ValueError(
+                f"the parallel sampler got credit={self.credit!r}, expected 'step', 'return_to_go' or 'outcome' "
+                "('continuation' and 'backup' need sampler=tree)"
+            )
+
+    def grow(self, episode: Episode) -> Growth[Rollout]:
+        """All trajectories of one prompt."""
+        stages = self.stages(tuple(episode.agents))
+        walks = [
+            Walk(episode, self.sampling, lambda _: 1, uncredited, lambda *_: 0, ("trajectory", i), branch=i)
+            for i in range(self.trajectories)
+        ]
+        paths = yield from together([walk.grow(episode.env, stages) for walk in walks])
+        turns = tuple(
+            make_turn(episode, node, node.pick, credit, selected=True)
+            for path in paths
+            for node, credit in zip(path.nodes, trajectory_credits(self.alpha, path, self.credit), strict=True)
+        )
+        by_turn = zip(*(padded_success(path, self.turns) for path in paths), strict=True)
+        return Rollout(
+            sample=episode.sample,
+            tree=episode.tree,
+            turns=turns,
+            outcome=sum(path.env.success for path in paths) / len(paths),
+            success_by_turn=tuple(sum(level) / len(paths) for level in by_turn),
+            observations={(node.agent, node.turn): node.observation for node in paths[0].nodes},
+            overlong=any(path.overlong for path in paths),
+        )

@@ -1,0 +1,85 @@
+"""Settings and helpers that the tree and the parallel sampler share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from atgrpo.rollout.walk import Candidate, Episode, Growth, Node, Path, Stage
+from atgrpo.types import Rewards, Rollout, Sampling, Turn, TurnKey
+
+
+class Sampler(Protocol):
+    """Grows one rollout from one sample. A rule of your own is a class with this one method."""
+
+    def grow(self, episode: Episode) -> Growth[Rollout]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplerSettings:
+    """How an episode is played, whichever way it is sampled.
+
+    Args:
+        turns: Most turns (T) of an episode.
+        order: ``sequence``: each agent sees the chosen results of those before it in the same turn; ``parallel``: all
+            act on the state at the turn's start, then the chosen actions are applied in turn order.
+        alpha: Weight of the team reward in ``alpha * team + local``.
+        max_tokens: Longest response, one number or one per agent.
+        temperature: Of the policy that is trained; greedy (0) cannot be trained on.
+    """
+
+    turns: int = 4
+    order: Literal["sequence", "parallel"] = "sequence"
+    alpha: float = 1.0
+    max_tokens: int | Mapping[str, int] = 256
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.turns < 1:
+            raise ValueError(f"sampler got turns={self.turns}, expected at least 1")
+        if self.order not in ("sequence", "parallel"):
+            raise ValueError(f"sampler got order={self.order!r}, expected 'sequence' or 'parallel'")
+
+    def sampling(self, agent: str) -> Sampling:
+        """How ``agent``'s responses are drawn."""
+        return Sampling(per_agent(self.max_tokens, agent, "max_tokens"), self.temperature)
+
+    def stages(self, agents: Sequence[str]) -> list[Stage]:
+        """The whole plan of an episode, turn by turn."""
+        if self.order == "parallel":
+            return [Stage(turn, tuple(agents), True) for turn in range(self.turns)]
+        return [Stage(turn, (a,), a == agents[-1]) for turn in range(self.turns) for a in agents]
+
+
+def per_agent(value: int | Mapping[str, int], agent: str, name: str) -> int:
+    """A setting that is one number for all agents or a mapping by role."""
+    if not isinstance(value, Mapping):
+        return value
+    if agent not in value:
+        raise ValueError(f"sampler got {name} for {sorted(value)}, expected one for agent {agent!r} too")
+    return value[agent]
+
+
+def make_turn(
+    episode: Episode, node: Node, candidate: Candidate, credit: float | None, *, selected: bool, below: int = 0
+) -> Turn:
+    """The record of one candidate; ``below`` is ``TurnKey.node``."""
+    key = TurnKey(episode.sample.id, episode.tree, node.agent, node.turn, candidate.branch, below)
+    rewards = Rewards(candidate.result.team_reward, candidate.result.local_reward, credit)
+    return Turn(
+        key=key,
+        policy=episode.agents[node.agent],
+        prompt_ids=node.prompt_ids,
+        completion=candidate.completion,
+        action=candidate.action,
+        rewards=rewards,
+        done=candidate.result.done,
+        selected=selected,
+    )
+
+
+def padded_success(path: Path, turns: int) -> list[float]:
+    """Success had the team stopped after each of ``turns`` turns; a path that ended early keeps its last value."""
+    seen = path.success_by_turn
+    return seen + [path.env.success] * (turns - len(seen))
