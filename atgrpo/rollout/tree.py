@@ -38,7 +38,9 @@ class TreeSampler(SamplerSettings):
                 "('outcome' and 'return_to_go' need sampler=parallel)"
             )
         if self.credit == "continuation" and self.order == "parallel":
-            raise ValueError("credit='continuation' got order='parallel', expected 'sequence': a candidate's state lacks its peers")
+            raise ValueError(
+                "credit='continuation' got order='parallel', expected 'sequence': a candidate's state lacks its peers"
+            )
 
     def grow(self, episode: Episode) -> Growth[Rollout]:
         """One tree."""

@@ -194,5 +194,5 @@ def together(growths: Sequence[Growth[T]]) -> Growth[list[T]]:
 
 def uncredited(index: int, candidates: Sequence[Candidate]) -> Growth[tuple[float | None, ...]]:
     """The judge of a path whose credits are worked out after it has ended."""
+    yield from ()
     return (None,) * len(candidates)
-    yield  # a generator that asks for nothing

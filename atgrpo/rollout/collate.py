@@ -1,0 +1,193 @@
+"""From scored turns to packed minibatches.
+
+A row is one prompt followed by the responses to it, each a branch: the prompt is computed once for all K of them. With
+one response per prompt this is the plain layout, so both are one code path.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from atgrpo.functional.masked import Aggregation, aggregation_weights
+from atgrpo.rollout.seeds import stream
+from atgrpo.types import Minibatch, Rollout, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """How an iteration's turns become optimiser steps.
+
+    Args:
+        ppo_epochs: Passes over the iteration's turns.
+        minibatches: Optimiser steps per pass and policy, whatever the number of turns.
+        tokens_per_microbatch: Largest padded size (rows x longest row) of one forward pass; what does not fit is
+            accumulated. A single row may be larger only if one prompt and one response already are.
+        aggregation: ``token_mean``: every token of the step counts alike; ``sequence_mean``: every response counts
+            alike; ``constant``: token sums over a constant length (Dr. GRPO, arXiv:2503.20783).
+        constant_length: Of ``constant``.
+        mask_truncated: Leave responses that hit the length limit out of the loss; their rewards still count in their
+            groups.
+        skip_zero_advantage: Do not compute responses whose advantage is exactly 0. They stay in the denominator, so
+            the gradient is the same; right only when the loss has no term besides the policy gradient.
+    """
+
+    ppo_epochs: int = 1
+    minibatches: int = 1
+    tokens_per_microbatch: int = 4096
+    aggregation: Aggregation = "token_mean"
+    constant_length: int | None = None
+    mask_truncated: bool = False
+    skip_zero_advantage: bool = True
+
+    def __post_init__(self) -> None:
+        self.weigh([1])
+        for name in ("ppo_epochs", "minibatches", "tokens_per_microbatch"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: got {getattr(self, name)}, expected 1 or more")
+
+    @property
+    def steps_per_iteration(self) -> int:
+        """Optimiser steps of one policy in one iteration."""
+        return self.ppo_epochs * self.minibatches
+
+    def weigh(self, lengths: Sequence[int]) -> tuple[Float[Tensor, " N"], Int[Tensor, " N"]]:
+        """(weight of each token, share of the denominator) of responses with these lengths."""
+        return aggregation_weights(torch.tensor(lengths, dtype=torch.long), self.aggregation, constant_length=self.constant_length)
+
+
+Row = Sequence[Turn]
+"""Turns that answered the same prompt."""
+
+
+def trainable(turns: Iterable[Turn], batching: Batching) -> list[Turn]:
+    """The turns that belong to the loss."""
+    return [
+        t
+        for t in turns
+        if t.advantage is not None
+        and t.completion.token_ids
+        and not (batching.mask_truncated and t.completion.finish_reason == "length")
+    ]
+
+
+def make_minibatches(
+    rollouts: Sequence[Rollout], policies: Sequence[str], batching: Batching, *, seed: int
+) -> list[Minibatch]:
+    """One iteration's training, in order: for each pass and step, each policy's micro-batches.
+
+    Every policy takes exactly ``batching.steps_per_iteration`` steps; a step with nothing to learn is one minibatch
+    without trained tokens, so that schedules and ranks stay in step. ``old_logprobs`` is None throughout.
+    """
+    by_policy: dict[str, list[Turn]] = {name: [] for name in policies}
+    for rollout in rollouts:
+        for turn in trainable(rollout.turns, batching):
+            by_policy[turn.policy].append(turn)
+    plan: list[Minibatch] = []
+    for epoch in range(batching.ppo_epochs):
+        steps = {
+            name: _split(_rows(turns), batching.minibatches, stream(seed, "rows", name, epoch))
+            for name, turns in by_policy.items()
+        }
+        for number in range(batching.minibatches):
+            for name in policies:
+                plan += _step(name, steps[name][number], batching)
+    return plan
+
+
+def _rows(turns: Iterable[Turn]) -> list[list[Turn]]:
+    rows: dict[tuple[int, ...], list[Turn]] = defaultdict(list)
+    for turn in turns:
+        rows[turn.prompt_ids].append(turn)
+    return list(rows.values())
+
+
+def _split(rows: Sequence[Row], parts: int, rng: Random) -> list[list[Row]]:
+    """Shuffled rows in ``parts`` of about equal numbers of response tokens."""
+    shuffled = list(rows)
+    rng.shuffle(shuffled)
+    bins: list[list[Row]] = [[] for _ in range(parts)]
+    load = [0] * parts
+    for row in shuffled:
+        lightest = load.index(min(load))
+        bins[lightest].append(row)
+        load[lightest] += sum(len(t.completion.token_ids) for t in row)
+    return bins
+
+
+def _step(policy: str, rows: Sequence[Row], batching: Batching) -> list[Minibatch]:
+    denominator = float(batching.weigh([len(t.completion.token_ids) for row in rows for t in row])[1].sum())
+    computed: list[Row] = []
+    for row in rows:
+        kept = [t for t in row if t.advantage or not batching.skip_zero_advantage]
+        computed += _cut(kept, batching.tokens_per_microbatch)
+    batches = _fill(sorted(computed, key=_length, reverse=True), batching.tokens_per_microbatch) or [[]]
+    last = len(batches) - 1
+    return [pack(policy, b, batching, denominator, last=i == last) for i, b in enumerate(batches)]
+
+
+def _length(row: Row) -> int:
+    return len(row[0].prompt_ids) + sum(len(t.completion.token_ids) for t in row)
+
+
+def _cut(row: Row, budget: int) -> list[Row]:
+    """A row over the budget as several rows with the same prompt."""
+    pieces: list[list[Turn]] = []
+    for turn in row:
+        if pieces and _length([*pieces[-1], turn]) <= budget:
+            pieces[-1].append(turn)
+        else:
+            pieces.append([turn])
+    return list(pieces)
+
+
+def _fill(rows: Sequence[Row], budget: int) -> list[list[Row]]:
+    """Rows, longest first, in batches of at most ``budget`` padded tokens."""
+    batches: list[list[Row]] = []
+    for row in rows:
+        if batches and (len(batches[-1]) + 1) * _length(batches[-1][0]) <= budget:
+            batches[-1].append(row)
+        else:
+            batches.append([row])
+    return batches
+
+
+def pack(policy: str, rows: Sequence[Row], batching: Batching, denominator: float, *, last: bool) -> Minibatch:
+    """Lays rows out as tensors. No rows gives one row of two tokens, neither of them trained."""
+    width = max((_length(row) for row in rows), default=2)
+    size = (max(len(rows), 1), width)
+    ids, positions = torch.zeros(size, dtype=torch.long), torch.zeros(size, dtype=torch.long)
+    branch, source = torch.full(size, -1), torch.zeros(size, dtype=torch.long)
+    mask = torch.zeros(size, dtype=torch.bool)
+    logprobs, advantages, weights = torch.zeros(size), torch.zeros(size), torch.zeros(size)
+    if not rows:
+        branch[:] = 0
+    for b, row in enumerate(rows):
+        prompt = row[0].prompt_ids
+        end = len(prompt)
+        per_token, _ = batching.weigh([len(turn.completion.token_ids) for turn in row])
+        ids[b, :end] = torch.tensor(prompt)
+        positions[b, :end] = torch.arange(end)
+        branch[b, :end] = 0
+        for k, turn in enumerate(row, start=1):
+            n = len(turn.completion.token_ids)
+            span = slice(end, end + n)
+            ids[b, span] = torch.tensor(turn.completion.token_ids)
+            positions[b, span] = torch.arange(len(prompt), len(prompt) + n)
+            branch[b, span] = k
+            source[b, span] = torch.arange(end - 1, end + n - 1)
+            source[b, end] = len(prompt) - 1
+            mask[b, span] = True
+            logprobs[b, span] = torch.tensor(turn.completion.logprobs)
+            advantages[b, span] = turn.advantage or 0.0
+            weights[b, span] = per_token[k - 1]
+            end += n
+    return Minibatch(
+        policy, ids, positions, branch, source, mask, logprobs, None, advantages, weights, denominator, last
+    )
