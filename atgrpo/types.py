@@ -167,6 +167,8 @@ class Rollout:
     """(agent, turn) -> what was seen on the selected path; for people, not for training."""
     overlong: bool = False
     """Growth ended early because an agent's rendered prompt was over the limit; counted, never cut."""
+    extra_tokens: int = 0
+    """Sampled tokens that belong to no turn here (playouts that are not trained on)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,5 +200,7 @@ class Minibatch:
 
     def to(self, device: torch.device | str) -> Minibatch:
         """The same minibatch with every tensor on ``device``."""
-        moved = {f.name: v.to(device) for f in fields(self) if isinstance(v := getattr(self, f.name), Tensor)}
+        moved: dict[str, Any] = {
+            f.name: v.to(device) for f in fields(self) if isinstance(v := getattr(self, f.name), Tensor)
+        }
         return replace(self, **moved)

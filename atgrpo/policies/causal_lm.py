@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,9 +15,11 @@ from atgrpo.policies.sources import model_folder
 from atgrpo.types import Minibatch
 
 
-@dataclass(frozen=True, slots=True)
-class TokenScores:
-    """What the policy says of a minibatch's tokens; 0 where ``loss_mask`` is False."""
+class TokenScores(NamedTuple):
+    """What the policy says of a minibatch's tokens; 0 where ``loss_mask`` is False.
+
+    A tuple, because FSDP2 only finds the tensors of a module's output in containers that it can flatten.
+    """
 
     logprobs: Float[Tensor, "B T"]
     entropy: Float[Tensor, "B T"]

@@ -59,7 +59,8 @@ class Batching:
 
     def weigh(self, lengths: Sequence[int]) -> tuple[Float[Tensor, " N"], Int[Tensor, " N"]]:
         """(weight of each token, share of the denominator) of responses with these lengths."""
-        return aggregation_weights(torch.tensor(lengths, dtype=torch.long), self.aggregation, constant_length=self.constant_length)
+        tensor = torch.tensor(lengths, dtype=torch.long)
+        return aggregation_weights(tensor, self.aggregation, constant_length=self.constant_length)
 
 
 Row = Sequence[Turn]

@@ -30,6 +30,10 @@ class ParallelSampler(SamplerSettings):
                 "('continuation' and 'backup' need sampler=tree)"
             )
 
+    def responses(self, agent: str) -> int:
+        """N."""
+        return self.trajectories
+
     def grow(self, episode: Episode) -> Growth[Rollout]:
         """All trajectories of one prompt."""
         stages = self.stages(tuple(episode.agents))

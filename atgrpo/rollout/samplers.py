@@ -45,6 +45,10 @@ class SamplerSettings:
         """How ``agent``'s responses are drawn."""
         return Sampling(per_agent(self.max_tokens, agent, "max_tokens"), self.temperature)
 
+    def responses(self, agent: str) -> int:
+        """Most responses of ``agent`` in one turn of one prompt."""
+        raise NotImplementedError
+
     def stages(self, agents: Sequence[str]) -> list[Stage]:
         """The whole plan of an episode, turn by turn."""
         if self.order == "parallel":

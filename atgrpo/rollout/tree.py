@@ -55,11 +55,12 @@ class TreeSampler(SamplerSettings):
         def choose(turn: int, agent: str, credits: Sequence[float | None]) -> int:
             return self.selection(credits, stream(episode.seed, episode.tree, "select", turn, agent))
 
-        walk = Walk(episode, self.sampling, self._branches, judge, choose)
+        walk = Walk(episode, self.sampling, self.responses, judge, choose)
         path = yield from walk.grow(episode.env, stages)
         return self._rollout(episode, path, len(stages) - 1, side)
 
-    def _branches(self, agent: str) -> int:
+    def responses(self, agent: str) -> int:
+        """K."""
         return per_agent(self.branches, agent, "branches")
 
     def _played_on(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from atgrpo.functional.losses import RatioLevel, aggregate, mismatch_weights, ppo_clip_loss
+from atgrpo.functional.losses import MismatchMode, RatioLevel, aggregate, mismatch_weights, ppo_clip_loss
 from atgrpo.policies.causal_lm import CausalLMPolicy
 from atgrpo.training.stats import PolicyStats
 from atgrpo.types import Minibatch
@@ -73,7 +73,6 @@ class MultiPolicyModule(L.LightningModule):
         loss: Of one token.
         clip_norm: Largest gradient norm, for each policy by itself.
         temperature: At which responses are sampled; log-probs are of that distribution.
-        exact_engine: The engine's log-probs are the trainer's own.
     """
 
     def __init__(
@@ -86,7 +85,6 @@ class MultiPolicyModule(L.LightningModule):
         loss: LossSettings,
         clip_norm: float,
         temperature: float,
-        exact_engine: bool,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
@@ -95,12 +93,19 @@ class MultiPolicyModule(L.LightningModule):
         self.schedule = schedule
         self.total_steps = total_steps
         self.loss = loss
-        auto: Literal["none", "truncate"] = "none" if exact_engine else "truncate"
-        self.mismatch = auto if loss.mismatch == "auto" else loss.mismatch
         self.clip_norm = clip_norm
         self.temperature = temperature
+        self.exact_engine = False
+        """The engine's log-probs are the trainer's own; set by whoever starts it."""
         self.policies = nn.ModuleDict()
         self.stats: dict[str, PolicyStats] = {name: PolicyStats() for name in policies}
+
+    @property
+    def mismatch(self) -> MismatchMode:
+        """The correction in use."""
+        if self.loss.mismatch == "auto":
+            return "none" if self.exact_engine else "truncate"
+        return self.loss.mismatch
 
     @property
     def trainable(self) -> list[str]:

@@ -1,0 +1,132 @@
+"""fit, evaluate, rollout, export."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from omegaconf import DictConfig
+from torch import nn
+from tqdm import tqdm
+
+from atgrpo.cli.build import Parts, build
+from atgrpo.cli.config import ConfigError, find_recipe, load
+from atgrpo.cli.plan import plan_text
+from atgrpo.cli.runs import changed_settings, find_checkpoint, new_run, run_of
+from atgrpo.rollout.seeds import stable_seed
+from atgrpo.training.evaluation import evaluate
+from atgrpo.training.report import tree_text
+from atgrpo.training.team import Team
+
+
+def fit(args: argparse.Namespace) -> None:
+    """Trains, from the start or from a checkpoint."""
+    recipe = find_recipe(args.config)
+    config = load(recipe, args.overrides)
+    parts = build(config)
+    if args.dry_run:
+        print(plan_text(parts))
+        return
+    checkpoint = find_checkpoint(args.resume, config, recipe) if args.resume else None
+    run = run_of(checkpoint) if checkpoint else new_run(config, recipe)
+    print(f"run folder: {run}")
+    if checkpoint:
+        print(f"going on after iteration {checkpoint.iteration}")
+        for line in changed_settings(run, config):
+            print(f"  changed since the start: {line}")
+        if checkpoint.iteration >= config.iterations:
+            print(f"nothing to do: all {config.iterations} iterations are done; raise iterations= to train longer")
+            return
+    again = f"python -m atgrpo fit --config {args.config} --resume {run}"
+    trainer = parts.trainer(run)
+    datamodule = parts.datamodule()
+    try:
+        trainer.fit(parts.module(), datamodule=datamodule, ckpt_path=str(checkpoint.state) if checkpoint else None)
+    except BaseException:
+        print(f"stopped in iteration {datamodule.finished + 1}; go on after the last saved one with: {again}")
+        raise
+    if datamodule.finished < config.iterations:
+        print(f"stopped and saved after iteration {datamodule.finished}; go on with: {again}")
+    else:
+        print(f"done: {run}")
+
+
+def score(args: argparse.Namespace) -> None:
+    """Scores a team on held-out samples."""
+    with _team(args) as (parts, team, _):
+        samples = parts.data.split("heldout")[: args.problems]
+        for mode in ("greedy", "sampled"):
+            seed = stable_seed(parts.config.seed, "heldout", mode)
+            with tqdm(total=len(samples), desc=mode, unit="problem", leave=False, disable=None) as bar:
+                result, _ = evaluate(
+                    team, samples, parts.sampler, mode, seed=seed, on_done=lambda _, bar=bar: bar.update()
+                )
+            print(result)
+
+
+def rollout(args: argparse.Namespace) -> None:
+    """Grows one tree and prints it."""
+    with _team(args) as (parts, team, _):
+        samples = parts.data.split(args.split)
+        if not 0 <= args.index < len(samples):
+            raise ConfigError(f"--index: got {args.index}, expected 0 to {len(samples) - 1}")
+        seed = stable_seed(args.seed, "rollout")
+        rollouts = team.play([samples[args.index]], parts.sampler, seed=seed)
+        print(tree_text(parts.advantage.on_rollout_end(None, None, rollouts)[0]))
+
+
+def export(args: argparse.Namespace) -> None:
+    """Writes each policy as a Hugging Face folder."""
+    target = Path(args.to)
+    if target.exists() and any(target.iterdir()):
+        raise ConfigError(f"--to: {target} is not empty, expected a new folder")
+    recipe, config = _configuration(args)
+    policies = _policies(build(config), config, recipe, args.checkpoint)
+    for name, policy in policies.items():
+        aside = target / f".writing-{name}"
+        policy.save(aside)
+        shutil.move(aside, target / name)
+        print(f"{name}: {target / name}")
+
+
+def _configuration(args: argparse.Namespace) -> tuple[Path, DictConfig]:
+    recipe = find_recipe(args.config)
+    config = load(recipe, args.overrides)
+    if only := getattr(args, "agents", None):
+        if unknown := [agent for agent in only if agent not in config.agents]:
+            raise ConfigError(f"--agents: got {unknown[0]}, expected some of {', '.join(config.agents)}")
+        config.agents = {agent: policy for agent, policy in config.agents.items() if agent in only}
+    return recipe, config
+
+
+@contextmanager
+def _team(args: argparse.Namespace) -> Iterator[tuple[Parts, Team, nn.ModuleDict]]:
+    recipe, config = _configuration(args)
+    parts = build(config)
+    policies = _policies(parts, config, recipe, args.checkpoint)
+    team = parts.start_team(dict(policies.items()))
+    try:
+        team.push()
+        yield parts, team, policies
+    finally:
+        team.close()
+
+
+def _policies(parts: Parts, config: DictConfig, recipe: Path, checkpoint: str | None) -> nn.ModuleDict:
+    """The policies with a checkpoint's weights, or as training would start."""
+    module = parts.module()
+    module.configure_model()
+    if checkpoint:
+        saved = find_checkpoint(checkpoint, config, recipe)
+        state = torch.load(saved.state, map_location="cpu", weights_only=True, mmap=True)["state_dict"]
+        try:
+            module.load_state_dict(state)
+        except RuntimeError as error:
+            first = str(error).splitlines()[-1].strip()
+            raise ConfigError(f"checkpoint {saved.folder} does not fit the recipe's policies: {first}") from error
+        print(f"weights after iteration {saved.iteration}: {saved.folder}")
+    return module.policies

@@ -1,0 +1,85 @@
+"""Checkpoints between iterations, each a folder that appears under its name only when it is whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch.callbacks import Checkpoint
+
+STATE = "state.ckpt"
+META = "meta.json"
+
+
+@dataclass(frozen=True, slots=True)
+class SavedIteration:
+    """A checkpoint on disk."""
+
+    folder: Path
+    iteration: int
+    """Finished iterations."""
+    score: float | None
+    """Held-out success, where it was measured after this iteration."""
+
+    @property
+    def state(self) -> Path:
+        """What Lightning reads."""
+        return self.folder / STATE
+
+
+def saved_iterations(folder: Path) -> list[SavedIteration]:
+    """The whole checkpoints in ``folder``, oldest first."""
+    found = []
+    for meta in folder.glob(f"iteration_*/{META}"):
+        data = json.loads(meta.read_text())
+        found.append(SavedIteration(meta.parent, data["iteration"], data["score"]))
+    return sorted(found, key=lambda saved: saved.iteration)
+
+
+class IterationCheckpoint(Checkpoint):
+    """Writes a checkpoint after every ``every``-th iteration, the last one and one that is told to stop.
+
+    Args:
+        folder: Where they go.
+        every: Iterations between checkpoints; a killed run loses at most this many.
+        keep_last: Newest checkpoints that stay.
+        keep_best: Checkpoints with the highest held-out success that stay besides.
+    """
+
+    def __init__(self, folder: Path, *, every: int = 1, keep_last: int = 1, keep_best: int = 0) -> None:
+        if min(every, keep_last) < 1 or keep_best < 0:
+            raise ValueError(
+                f"checkpoint got every={every}, keep_last={keep_last}, keep_best={keep_best}, expected 1, 1, 0 or more"
+            )
+        self.folder = folder
+        self.every = every
+        self.keep_last = keep_last
+        self.keep_best = keep_best
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """Runs after every other callback, as Lightning puts checkpoint callbacks last."""
+        number = trainer.datamodule.finished
+        if number % self.every and not trainer.should_stop and number < trainer.max_epochs:
+            return
+        # In front of a checkpoint of the same iteration, of which a run that was set back would have one.
+        aside, target = self.folder / f".writing_{number:05d}", self.folder / f"iteration_{number:05d}"
+        for stale in (*self.folder.glob(".writing_*"), target):
+            shutil.rmtree(stale, ignore_errors=True)
+        aside.mkdir(parents=True)
+        trainer.save_checkpoint(aside / STATE)
+        score = trainer.datamodule.heldout_success.get(number)
+        (aside / META).write_text(json.dumps({"iteration": number, "score": score}))
+        os.replace(aside, target)
+        self._prune()
+
+    def _prune(self) -> None:
+        saved = saved_iterations(self.folder)
+        scored = sorted((s for s in saved if s.score is not None), key=lambda s: (s.score, s.iteration), reverse=True)
+        kept = {s.folder for s in saved[-self.keep_last :]} | {s.folder for s in scored[: self.keep_best]}
+        for old in saved:
+            if old.folder not in kept:
+                shutil.rmtree(old.folder)

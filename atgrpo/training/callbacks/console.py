@@ -1,0 +1,64 @@
+"""What a person sees in the terminal: a bar while trees grow, a bar while policies learn, a line per iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tqdm import tqdm
+
+from atgrpo.training.callbacks.hooks import RolloutCallback
+from atgrpo.training.callbacks.metrics import IterationMetrics
+from atgrpo.types import Rollout
+
+
+class Console(RolloutCallback):
+    """Bars only on a terminal, lines everywhere. Needs an ``IterationMetrics`` in front of it."""
+
+    def __init__(self, metrics: IterationMetrics, agents: Mapping[str, str]) -> None:
+        self.metrics = metrics
+        self.agents = agents
+        self._bar: Any = None
+
+    def on_rollout_start(self, trainer: Any, trees: int) -> None:
+        """Opens the bar of trees."""
+        number = trainer.datamodule.finished + 1
+        self._open(total=trees, desc=f"iteration {number}/{trainer.max_epochs} rollouts", unit="tree")
+
+    def on_tree_end(self, trainer: Any, rollout: Rollout) -> None:
+        """One more."""
+        self._bar.update()
+
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        """Opens the bar of minibatches."""
+        number = trainer.datamodule.finished + 1
+        total = trainer.num_training_batches
+        self._open(total=total, desc=f"iteration {number}/{trainer.max_epochs} training", unit="minibatch")
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """One more."""
+        self._bar.update()
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """Prints the iteration's line."""
+        self._close()
+        v = self.metrics.values
+        rewards = " ".join(f"{a} {v[f'rollout/{a}/reward']:.2f}" for a in self.agents if f"rollout/{a}/reward" in v)
+        phases = " ".join(f"{p} {v[f'seconds/{p}']:.1f}s" for p in ("sync", "rollout", "score", "train"))
+        tqdm.write(
+            f"iteration {trainer.datamodule.finished}/{trainer.max_epochs} | success {v['rollout/success']:.2f} | "
+            f"reward {rewards} | {int(v['rollout/tokens'])} tokens at {v['rollout/tokens_per_second']:.0f}/s | {phases}"
+        )
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Leaves the terminal clean."""
+        self._close()
+
+    def _open(self, **settings: Any) -> None:
+        self._close()
+        self._bar = tqdm(leave=False, disable=None, dynamic_ncols=True, **settings)
+
+    def _close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None

@@ -1,0 +1,79 @@
+"""Held-out success before, during and after training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import lightning as L
+from tqdm import tqdm
+
+from atgrpo.rollout.seeds import stable_seed
+from atgrpo.training.evaluation import Mode, Score, evaluate
+
+
+class HeldOut(L.Callback):
+    """Scores the team on the held-out split and logs against the number of finished iterations.
+
+    Args:
+        problems: Held-out samples, the first of the split.
+        every: Iterations between scores; 0 for only before and after.
+        modes: ``greedy``, ``sampled`` or both; the first one decides which checkpoint is best.
+    """
+
+    def __init__(self, problems: int = 128, every: int = 5, modes: Sequence[Mode] = ("greedy",)) -> None:
+        self.problems = problems
+        self.every = every
+        self.modes = tuple(modes)
+        self.first: dict[str, str] = {}
+        """Mode -> the line printed before training; kept over a resume."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The scores before training."""
+        return {"first": self.first}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restores them."""
+        self.first = dict(state_dict["first"])
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Before the first update of a run that starts."""
+        if trainer.datamodule.finished == 0:
+            self.first = {score.mode: str(score) for score in self._score(trainer)}
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """When it is due, and after the last iteration."""
+        number = trainer.datamodule.finished
+        if number == trainer.max_epochs:
+            for score in self._score(trainer, quiet=True):
+                tqdm.write(f"before training: {self.first.get(score.mode, 'not measured')}")
+                tqdm.write(f"after training:  {score}")
+        elif self.every and number % self.every == 0:
+            self._score(trainer)
+
+    def _score(self, trainer: Any, quiet: bool = False) -> list[Score]:
+        data = trainer.datamodule
+        number = data.finished
+        samples = data.data.split("heldout")[: self.problems]
+        scores = []
+        for mode in self.modes:
+            with tqdm(total=len(samples), desc=f"held-out {mode}", unit="problem", leave=False, disable=None) as bar:
+                seed = stable_seed(data.seed, "heldout", mode)
+                score, _ = evaluate(
+                    data.team, samples, data.sampler, mode, seed=seed, on_done=lambda _, bar=bar: bar.update()
+                )
+            scores.append(score)
+            if not quiet:
+                tqdm.write(f"after {number} iterations: {score}")
+            _log(trainer, score, number)
+        data.heldout_success[number] = scores[0].success
+        return scores
+
+
+def _log(trainer: Any, score: Score, step: int) -> None:
+    if trainer.logger is None:
+        return
+    values = {k: v for k, v in asdict(score).items() if k in ("success", "low", "high")}
+    values |= {f"success_turn_{t + 1}": s for t, s in enumerate(score.success_by_turn)}
+    trainer.logger.log_metrics({f"heldout/{score.mode}/{k}": v for k, v in values.items()}, step=step)

@@ -1,0 +1,210 @@
+"""The LightningDataModule whose data is what the team plays: one epoch is one iteration of rollouts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import lightning as L
+import torch
+
+from atgrpo.data.base import TaskData
+from atgrpo.rollout.collate import Batching, make_minibatches
+from atgrpo.rollout.samplers import Sampler
+from atgrpo.rollout.seeds import stable_seed
+from atgrpo.training.callbacks.advantage import AdvantageCallback
+from atgrpo.training.callbacks.hooks import RolloutCallback
+from atgrpo.training.filters import GroupFilter
+from atgrpo.training.prompts import PromptStream
+from atgrpo.training.team import Team
+from atgrpo.types import Minibatch, Rollout
+
+
+@dataclass
+class Minibatches:
+    """One iteration's plan: sized, and lazy in ``__iter__``, which Lightning calls more than once."""
+
+    iteration: int
+    batches: Sequence[Minibatch]
+    position: int = 0
+
+    def __len__(self) -> int:
+        """Number of micro-batches."""
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[Minibatch]:
+        """From the start."""
+        self.position = 0
+        for batch in self.batches:
+            self.position += 1
+            yield batch
+
+    @property
+    def consumed(self) -> bool:
+        """The last micro-batch was handed out."""
+        return self.position >= len(self.batches)
+
+
+@dataclass
+class Iteration:
+    """What the latest iteration collected, for those who report on it."""
+
+    number: int = -1
+    rollouts: list[Rollout] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Phase -> seconds (sync, rollout, score)."""
+    engine: Mapping[str, float] = field(default_factory=dict)
+
+
+class RolloutDataModule(L.LightningDataModule):
+    """Plays prompts with the current weights and hands out minibatches.
+
+    Args:
+        data: Where the samples come from.
+        start_team: Starts the engine for a module's policies; called once, when the first rollouts are needed.
+        sampler: Grows a rollout from a sample.
+        prompts_per_iteration: Samples played in one iteration.
+        batching: How turns become optimiser steps.
+        group_filter: What happens to groups without variance.
+        seed: Of the run. Every draw of iteration i depends on (seed, i) alone, so that a resumed run repeats it.
+    """
+
+    def __init__(
+        self,
+        *,
+        data: TaskData,
+        start_team: Callable[[Mapping[str, Any]], Team],
+        sampler: Sampler,
+        prompts_per_iteration: int,
+        batching: Batching,
+        group_filter: GroupFilter,
+        seed: int,
+    ) -> None:
+        super().__init__()
+        self.data = data
+        self.sampler = sampler
+        self.prompts_per_iteration = prompts_per_iteration
+        self.batching = batching
+        self.group_filter = group_filter
+        self.seed = seed
+        self.prompts = PromptStream(data.split("train"), seed)
+        self.latest = Iteration()
+        self.heldout_success: dict[int, float] = {}
+        """Finished iterations -> held-out success, where it was measured in this process."""
+        self._start_team = start_team
+        self._team: Team | None = None
+        self._fresh = False
+        self._next = 0
+        self._position = 0
+        self._loader: Minibatches | None = None
+
+    @property
+    def team(self) -> Team:
+        """The team, its engine started on first use, holding the policies' current weights."""
+        if self._team is None:
+            module = self.trainer.lightning_module
+            self._team = self._start_team(module.policies)
+            module.exact_engine = self._team.engine.exact
+        if not self._fresh:
+            self._team.push()
+            self._fresh = True
+        return self._team
+
+    def weights_changed(self) -> None:
+        """The engine no longer has the policies' weights; they are pushed before it is used again."""
+        self._fresh = False
+
+    @property
+    def finished(self) -> int:
+        """Iterations that have been trained to their end."""
+        return self._next + (self._loader is not None and self._loader.consumed)
+
+    def train_dataloader(self) -> Minibatches:
+        """The minibatches of the iteration that comes next; collected on the first call, returned on further ones."""
+        if self._loader is None or self._loader.consumed:
+            self._next = self.finished
+            torch.manual_seed(stable_seed(self.seed, "torch", self._next))
+            self._loader = self._collect(self._next)
+        return self._loader
+
+    def _collect(self, number: int) -> Minibatches:
+        start = time.perf_counter()
+        team = self.team
+        synced = time.perf_counter()
+        rollouts = self._play(team, number)
+        played = time.perf_counter()
+        stats = team.engine.stats()
+        team.engine.sleep()
+        plan = make_minibatches(
+            self.group_filter.apply(rollouts),
+            self.trainer.lightning_module.trainable,
+            self.batching,
+            seed=stable_seed(self.seed, "minibatches", number),
+        )
+        if self.batching.steps_per_iteration > 1:
+            plan = self.trainer.lightning_module.with_old_logprobs(plan)
+        seconds = {"sync": synced - start, "rollout": played - synced, "score": time.perf_counter() - played}
+        self.latest = Iteration(number, rollouts, seconds, stats)
+        self.weights_changed()
+        return Minibatches(number, plan)
+
+    def _play(self, team: Team, number: int) -> list[Rollout]:
+        seed = stable_seed(self.seed, "iteration", number)
+        rollouts: list[Rollout] = []
+        missing = self.prompts_per_iteration
+        while missing:
+            samples = self.prompts.take(self._position, missing)
+            self._position += missing
+            self._tell("on_rollout_start", missing)
+            fresh = team.play(
+                samples,
+                self.sampler,
+                seed=seed,
+                first_tree=len(rollouts),
+                on_done=lambda rollout: self._tell("on_tree_end", rollout),
+            )
+            rollouts += self._scored(fresh, first_group=_groups(rollouts))
+            missing = self.group_filter.missing(rollouts, self.prompts_per_iteration)
+        return rollouts
+
+    def _tell(self, hook: str, about: Any) -> None:
+        for callback in self.trainer.callbacks:  # type: ignore[union-attr]
+            if isinstance(callback, RolloutCallback):
+                getattr(callback, hook)(self.trainer, about)
+
+    def _scored(self, rollouts: list[Rollout], *, first_group: int) -> list[Rollout]:
+        estimators = [c for c in self.trainer.callbacks if isinstance(c, AdvantageCallback)]  # type: ignore[attr-defined]
+        if len(estimators) != 1:
+            raise ValueError(f"the trainer got {len(estimators)} advantage callbacks, expected exactly one")
+        scored = estimators[0].on_rollout_end(self.trainer, self.trainer.lightning_module, rollouts)
+        for turn in (turn for r in scored for turn in r.turns):
+            if turn.advantage is None and turn.rewards.credit is not None:
+                name = type(estimators[0]).__name__
+                raise ValueError(f"{name} left {turn.key} without an advantage, expected a number")
+        return [replace(r, turns=tuple(_shifted(t, first_group) for t in r.turns)) for r in scored]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where to go on. Valid between iterations, which is when checkpoints are written."""
+        return {"finished": self.finished, "position": self._position, "seed": self.seed}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Goes on after the iterations that ``state_dict`` calls finished."""
+        if state_dict["seed"] != self.seed:
+            raise ValueError(f"seed: got {self.seed}, expected the checkpoint's {state_dict['seed']}")
+        self._next, self._position, self._loader = state_dict["finished"], state_dict["position"], None
+
+    def teardown(self, stage: str) -> None:
+        """Stops the engine."""
+        if self._team is not None:
+            self._team.close()
+            self._team = None
+
+
+def _groups(rollouts: Sequence[Rollout]) -> int:
+    return 1 + max((t.group for r in rollouts for t in r.turns if t.group is not None), default=-1)
+
+
+def _shifted(turn: Any, by: int) -> Any:
+    return turn if turn.group is None else replace(turn, group=turn.group + by)

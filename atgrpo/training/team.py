@@ -1,0 +1,100 @@
+"""The team at play: engine and tokenizers around the policies that are trained elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from atgrpo.engines.base import Engine
+from atgrpo.envs.base import Environment
+from atgrpo.rollout.collector import Collector
+from atgrpo.rollout.samplers import Sampler
+from atgrpo.types import Message, Rollout, Sample
+
+
+class Policy(Protocol):
+    """What the team needs of a policy."""
+
+    folder: Path
+    """Tokenizer and starting weights."""
+
+    def export_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """All weights under the names of the Hugging Face checkpoint."""
+
+
+class Team:
+    """Plays samples with the current weights of its policies.
+
+    Args:
+        engine: Started here, as ``engine(models={policy: folder})``.
+        environment: Makes a fresh environment.
+        agents: Role -> policy, in turn order; several roles may share a policy.
+        policies: Name -> policy; the engine starts from their folders and follows their weights.
+        max_prompt_tokens: An episode whose next prompt is longer ends there and is counted.
+        workers: See ``Collector``.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: Callable[..., Engine],
+        environment: Callable[[], Environment],
+        agents: Mapping[str, str],
+        policies: Mapping[str, Policy],
+        max_prompt_tokens: int,
+        workers: int = 0,
+    ) -> None:
+        from transformers import AutoTokenizer
+
+        check_roles(agents, environment())
+        self.policies = policies
+        self.tokenizers: dict[str, Any] = {
+            name: AutoTokenizer.from_pretrained(policy.folder) for name, policy in policies.items()
+        }
+        self.engine = engine(models={name: policy.folder for name, policy in policies.items()})
+        self.collector = Collector(self.engine, environment, agents, self.render, max_prompt_tokens, workers)
+
+    def render(self, policy: str, messages: Sequence[Message]) -> tuple[int, ...]:
+        """Messages as token ids by the policy's own chat template, up to where its answer starts."""
+        ids = self.tokenizers[policy].apply_chat_template(
+            list(messages), add_generation_prompt=True, tokenize=True, return_dict=False
+        )
+        return tuple(ids)
+
+    def push(self) -> None:
+        """Wakes the engine and gives it every policy's current weights."""
+        self.engine.wake()
+        for name, policy in self.policies.items():
+            self.engine.load_weights(name, policy.export_weights())
+
+    def play(
+        self,
+        samples: Sequence[Sample],
+        sampler: Sampler,
+        *,
+        seed: int,
+        first_tree: int = 0,
+        on_done: Callable[[Rollout], None] = lambda _: None,
+    ) -> list[Rollout]:
+        """One rollout per sample; see ``Collector.collect``."""
+        return self.collector.collect(samples, sampler, seed=seed, first_tree=first_tree, on_done=on_done)
+
+    def close(self) -> None:
+        """Stops the engine."""
+        self.engine.close()
+
+
+def check_roles(agents: Mapping[str, str], environment: Environment) -> None:
+    """Refuses roles that the environment does not know.
+
+    Raises:
+        ValueError: there are some, or no roles at all.
+    """
+    known = ", ".join(environment.roles)
+    if not agents:
+        raise ValueError(f"agents: got none, expected roles of the task: {known}")
+    if strangers := [role for role in agents if role not in environment.roles]:
+        raise ValueError(f"agents: got {', '.join(strangers)}, expected roles of the task: {known}")
