@@ -77,7 +77,8 @@ def load(recipe: Path, overrides: Sequence[str]) -> DictConfig:
     """
     try:
         with initialize_config_dir(str(recipe.parent), version_base="1.3"):
-            composed = compose(recipe.stem, [f"hydra.searchpath=[file://{conf_dir()}]", *overrides])
+            searchpath = f"hydra.searchpath=[file://{conf_dir()}]"
+            composed = compose(recipe.stem, [searchpath, *map(_settable, overrides)])
         config = OmegaConf.merge(OmegaConf.structured(Config), composed)
         OmegaConf.resolve(config)
         if missing := sorted(OmegaConf.missing_keys(config)):
@@ -91,6 +92,12 @@ def load(recipe: Path, overrides: Sequence[str]) -> DictConfig:
     except ValueError as error:
         raise ConfigError(str(error)) from error
     return config
+
+
+def _settable(override: str) -> str:
+    """Lets ``a.b=1`` set what no yaml lists: whether it exists is for the signature of what is built to say."""
+    key = override.split("=", 1)[0]
+    return f"++{override}" if key[:1].isalpha() and "." in key and "@" not in key and "/" not in key else override
 
 
 def _spread(config: DictConfig) -> None:

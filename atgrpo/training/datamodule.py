@@ -95,7 +95,7 @@ class RolloutDataModule(L.LightningDataModule):
         """Finished iterations -> held-out success, where it was measured in this process."""
         self._start_team = start_team
         self._team: Team | None = None
-        self._fresh = False
+        self._pushed: int | None = None
         self._next = 0
         self._position = 0
         self._loader: Minibatches | None = None
@@ -103,18 +103,14 @@ class RolloutDataModule(L.LightningDataModule):
     @property
     def team(self) -> Team:
         """The team, its engine started on first use, holding the policies' current weights."""
+        module = self.trainer.lightning_module
         if self._team is None:
-            module = self.trainer.lightning_module
             self._team = self._start_team(module.policies)
             module.exact_engine = self._team.engine.exact
-        if not self._fresh:
+        if self._pushed != module.updates:
             self._team.push()
-            self._fresh = True
+            self._pushed = module.updates
         return self._team
-
-    def weights_changed(self) -> None:
-        """The engine no longer has the policies' weights; they are pushed before it is used again."""
-        self._fresh = False
 
     @property
     def finished(self) -> int:
@@ -137,6 +133,7 @@ class RolloutDataModule(L.LightningDataModule):
         played = time.perf_counter()
         stats = team.engine.stats()
         team.engine.sleep()
+        self._pushed = None
         plan = make_minibatches(
             self.group_filter.apply(rollouts),
             self.trainer.lightning_module.trainable,
@@ -147,7 +144,6 @@ class RolloutDataModule(L.LightningDataModule):
             plan = self.trainer.lightning_module.with_old_logprobs(plan)
         seconds = {"sync": synced - start, "rollout": played - synced, "score": time.perf_counter() - played}
         self.latest = Iteration(number, rollouts, seconds, stats)
-        self.weights_changed()
         return Minibatches(number, plan)
 
     def _play(self, team: Team, number: int) -> list[Rollout]:

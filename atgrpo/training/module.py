@@ -97,6 +97,8 @@ class MultiPolicyModule(L.LightningModule):
         self.temperature = temperature
         self.exact_engine = False
         """The engine's log-probs are the trainer's own; set by whoever starts it."""
+        self.updates = 0
+        """Optimiser steps taken in this process, over all policies: tells whether an engine's weights are current."""
         self.policies = nn.ModuleDict()
         self.stats: dict[str, PolicyStats] = {name: PolicyStats() for name in policies}
 
@@ -186,6 +188,7 @@ class MultiPolicyModule(L.LightningModule):
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         schedule.step()
+        self.updates += 1
 
     def pop_stats(self) -> dict[str, dict[str, float]]:
         """Policy -> metrics of the iteration that ends now; counting starts again."""

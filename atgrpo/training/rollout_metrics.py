@@ -32,7 +32,7 @@ def rollout_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
         "rollout/success": mean(r.outcome for r in rollouts),
         "rollout/trees": float(len(rollouts)),
         "rollout/overlong_prompts": float(sum(r.overlong for r in rollouts)),
-        "rollout/turns_per_tree": mean(float(1 + max(t.key.turn for t in r.turns)) for r in rollouts if r.turns),
+        "rollout/turns_per_tree": mean(_depth(r) for r in rollouts if r.turns),
     }
     for t, level in enumerate(zip(*(r.success_by_turn for r in rollouts), strict=True)):
         out[f"rollout/success_turn_{t + 1}"] = mean(level)
@@ -46,6 +46,10 @@ def rollout_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     for (agent, number), own in by_agent_turn.items():
         out |= {f"turn_{number + 1}/{agent}/{name}": value for name, value in _rewards(own).items()}
     return out | _groups(turns)
+
+
+def _depth(rollout: Rollout) -> float:
+    return float(1 + max(t.key.turn for t in rollout.turns if not t.key.node))
 
 
 def _rewards(turns: Sequence[Turn]) -> dict[str, float]:

@@ -82,4 +82,7 @@ class IterationCheckpoint(Checkpoint):
         kept = {s.folder for s in saved[-self.keep_last :]} | {s.folder for s in scored[: self.keep_best]}
         for old in saved:
             if old.folder not in kept:
-                shutil.rmtree(old.folder)
+                # Out of sight first: a kill in the middle must not leave half a checkpoint under a whole one's name.
+                aside = old.folder.with_name(f".writing_{old.folder.name}")
+                os.replace(old.folder, aside)
+                shutil.rmtree(aside)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,14 +12,14 @@ import torch
 from atgrpo.functional.advantages import group_ids_from_keys, group_relative_advantages
 from atgrpo.rollout.grouping import prompt, trajectory
 from atgrpo.training.callbacks.advantage import AdvantageCallback, credits_of, with_scores
-from atgrpo.types import Rollout
+from atgrpo.types import Rollout, Turn
 
 
 class GRPO(AdvantageCallback):
     """Trajectories of a prompt against each other; needs ``sampler=parallel``.
 
     A trajectory's return is the mean credit of its steps, which under ``credit: outcome`` is the credit of each. A
-    trajectory with a step that could not be judged is left out.
+    trajectory with a step that could not be judged is left out, and none of its steps keeps a credit.
 
     Args:
         scale_by_std: Divide by the standard deviation over the prompt's trajectories (ddof=1).
@@ -44,4 +45,9 @@ class GRPO(AdvantageCallback):
         prompts: dict[int, Hashable] = {int(i): prompt(turn) for i, turn in zip(of_turn, turns, strict=True)}
         groups = group_ids_from_keys([prompts[i] for i in range(n)])
         advantages = self.estimate(returns, groups)
-        return with_scores(rollouts, groups[of_turn].tolist(), advantages[of_turn].tolist())
+        scored = with_scores(rollouts, groups[of_turn].tolist(), advantages[of_turn].tolist())
+        return [replace(r, turns=tuple(map(_left_out_if_unscored, r.turns))) for r in scored]
+
+
+def _left_out_if_unscored(turn: Turn) -> Turn:
+    return turn if turn.advantage is not None else replace(turn, rewards=replace(turn.rewards, credit=None))
