@@ -7,18 +7,19 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast, get_args
 
 import torch
 from omegaconf import DictConfig
-from torch import nn
 from tqdm import tqdm
 
 from atgrpo.cli.build import Parts, build
 from atgrpo.cli.config import ConfigError, find_recipe, load
 from atgrpo.cli.plan import plan_text
 from atgrpo.cli.runs import changed_settings, find_checkpoint, new_run, run_of
+from atgrpo.policies.causal_lm import CausalLMPolicy
 from atgrpo.rollout.seeds import stable_seed
-from atgrpo.training.evaluation import evaluate
+from atgrpo.training.evaluation import Mode, evaluate
 from atgrpo.training.report import tree_text
 from atgrpo.training.team import Team
 
@@ -57,20 +58,18 @@ def fit(args: argparse.Namespace) -> None:
 
 def score(args: argparse.Namespace) -> None:
     """Scores a team on held-out samples."""
-    with _team(args) as (parts, team, _):
+    with _team(args) as (parts, team):
         samples = parts.data.split("heldout")[: args.problems]
-        for mode in ("greedy", "sampled"):
+        for mode in get_args(Mode):
             seed = stable_seed(parts.config.seed, "heldout", mode)
             with tqdm(total=len(samples), desc=mode, unit="problem", leave=False, disable=None) as bar:
-                result, _ = evaluate(
-                    team, samples, parts.sampler, mode, seed=seed, on_done=lambda _, bar=bar: bar.update()
-                )
+                result, _ = evaluate(team, samples, parts.sampler, mode, seed=seed, on_done=bar.update)
             print(result)
 
 
 def rollout(args: argparse.Namespace) -> None:
     """Grows one tree and prints it."""
-    with _team(args) as (parts, team, _):
+    with _team(args) as (parts, team):
         samples = parts.data.split(args.split)
         if not 0 <= args.index < len(samples):
             raise ConfigError(f"--index: got {args.index}, expected 0 to {len(samples) - 1}")
@@ -104,19 +103,18 @@ def _configuration(args: argparse.Namespace) -> tuple[Path, DictConfig]:
 
 
 @contextmanager
-def _team(args: argparse.Namespace) -> Iterator[tuple[Parts, Team, nn.ModuleDict]]:
+def _team(args: argparse.Namespace) -> Iterator[tuple[Parts, Team]]:
     recipe, config = _configuration(args)
     parts = build(config)
-    policies = _policies(parts, config, recipe, args.checkpoint)
-    team = parts.start_team(dict(policies.items()))
+    team = parts.start_team(_policies(parts, config, recipe, args.checkpoint))
     try:
         team.push()
-        yield parts, team, policies
+        yield parts, team
     finally:
         team.close()
 
 
-def _policies(parts: Parts, config: DictConfig, recipe: Path, checkpoint: str | None) -> nn.ModuleDict:
+def _policies(parts: Parts, config: DictConfig, recipe: Path, checkpoint: str | None) -> dict[str, CausalLMPolicy]:
     """The policies with a checkpoint's weights, or as training would start."""
     module = parts.module()
     module.configure_model()
@@ -129,4 +127,4 @@ def _policies(parts: Parts, config: DictConfig, recipe: Path, checkpoint: str | 
             first = str(error).splitlines()[-1].strip()
             raise ConfigError(f"checkpoint {saved.folder} does not fit the recipe's policies: {first}") from error
         print(f"weights after iteration {saved.iteration}: {saved.folder}")
-    return module.policies
+    return {name: cast(CausalLMPolicy, policy) for name, policy in module.policies.items()}

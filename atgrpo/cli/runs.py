@@ -28,7 +28,11 @@ def new_run(config: DictConfig, recipe: Path) -> Path:
 
 
 def find_checkpoint(where: str, config: DictConfig, recipe: Path) -> SavedIteration:
-    """``last`` is the newest checkpoint of the recipe's newest run that has one; else a run's or checkpoint's folder."""
+    """The newest checkpoint of a run's folder, a checkpoint's own folder, or ``last``: of the recipe's newest run.
+
+    Raises:
+        ConfigError: there is none.
+    """
     if where == "last":
         runs = (Path(config.run.root).absolute() / recipe.stem).glob(f"*/{CHECKPOINTS}")
         for folder in sorted(runs, key=lambda path: path.stat().st_mtime, reverse=True):

@@ -21,10 +21,13 @@ class Engine(Protocol):
     Constructed as ``Engine(models={policy: folder}, **settings)``; ``folder`` holds a Hugging Face model and tokenizer.
     """
 
-    name: str
-    """What is printed when the run starts."""
-    exact: bool
-    """True when its log-probs are the trainer's own numbers, so that no mismatch correction is needed."""
+    @property
+    def name(self) -> str:
+        """What is printed when the run starts."""
+
+    @property
+    def exact(self) -> bool:
+        """True when its log-probs are the trainer's own numbers, so that no mismatch correction is needed."""
 
     def submit(self, ticket: int, request: Request) -> None:
         """Queues a request; its result is returned by some later ``step`` under the same ticket."""

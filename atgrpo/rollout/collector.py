@@ -44,7 +44,7 @@ class Collector:
         *,
         seed: int,
         first_tree: int = 0,
-        on_done: Callable[[Rollout], None] = lambda _: None,
+        on_done: Callable[[], object] = lambda: None,
     ) -> list[Rollout]:
         """One rollout per sample, in order, each sample being a tree of its own numbered from ``first_tree``."""
         growths = [sampler.grow(self._episode(s, first_tree + i, seed)) for i, s in enumerate(samples)]
@@ -72,7 +72,7 @@ class _Open:
 class _Drive:
     engine: Engine
     growths: Sequence[Growth[Rollout]]
-    on_done: Callable[[Rollout], None]
+    on_done: Callable[[], object]
     results: dict[int, Rollout] = field(default_factory=dict)
     open: dict[int, _Open] = field(default_factory=dict)
     tickets: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class _Drive:
     def _take(self, i: int, outcome: list[Request] | Rollout) -> None:
         if isinstance(outcome, Rollout):
             self.results[i] = outcome
-            self.on_done(outcome)
+            self.on_done()
             return
         self.open[i] = _Open([[]] * len(outcome), len(outcome))
         for slot, request in enumerate(outcome):

@@ -57,14 +57,18 @@ def trajectory_credits(alpha: float, path: Path, rule: ParallelCredit) -> list[f
     return credits
 
 
-def backed_up_credits(alpha: float, nodes: Sequence[Node], last_stage: int) -> list[tuple[float | None, ...]]:
+def backed_up_credits(
+    alpha: float, nodes: Sequence[Node], last_stage: int, *, end: float | None = None
+) -> list[tuple[float | None, ...]]:
     """Credits of a tree's nodes by what was grown below each candidate.
 
     The team value of a candidate is its own level where the episode ended or ``last_stage`` was reached, and the mean
-    of the values of the stage grown from it otherwise. A candidate that was neither final nor chosen has no value: it
-    is excluded rather than judged by a level that says nothing about where it leads.
+    of the values of the stage grown from it otherwise. Where growth stopped although no candidate was final by itself
+    (agents that acted at once finished together, an overlong prompt), the chosen ones take ``end``, the path's level.
+    A candidate that was neither final nor chosen has no value: it is excluded rather than judged by a level that says
+    nothing about where it leads.
     """
-    below: float | None = None
+    below = end
     credits: dict[int, tuple[float | None, ...]] = {}
     for stage, group in groupby(reversed(list(enumerate(nodes))), key=lambda item: item[1].stage):
         values_of_stage: list[float | None] = []

@@ -29,6 +29,8 @@ class ParallelSampler(SamplerSettings):
                 f"the parallel sampler got credit={self.credit!r}, expected 'step', 'return_to_go' or 'outcome' "
                 "('continuation' and 'backup' need sampler=tree)"
             )
+        if self.trajectories < 1:
+            raise ValueError(f"the parallel sampler got trajectories={self.trajectories}, expected at least 1")
 
     def responses(self, agent: str) -> int:
         """N."""

@@ -31,10 +31,10 @@ class Greedy:
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """Candidate 0, whatever the rewards: a sample of the policy itself."""
+    """The first judged candidate, whatever the rewards: a sample of the policy itself."""
 
     def __call__(self, rewards: Sequence[float | None], rng: Random) -> int:
-        return 0
+        return min(_judged(rewards))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Softmax:
     temperature: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.temperature <= 0:
+        if not self.temperature > 0:
             raise ValueError(f"Softmax selection got temperature {self.temperature}, expected a positive number")
 
     def __call__(self, rewards: Sequence[float | None], rng: Random) -> int:

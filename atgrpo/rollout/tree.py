@@ -97,7 +97,7 @@ class TreeSampler(SamplerSettings):
     ) -> Rollout:
         credits = [node.credits for node in path.nodes]
         if self.credit == "backup":
-            credits = backed_up_credits(self.alpha, path.nodes, last_stage)
+            credits = backed_up_credits(self.alpha, path.nodes, last_stage, end=path.team_reward)
         turns: list[Turn] = []
         for node, node_credits in zip(path.nodes, credits, strict=True):
             for i, candidate in enumerate(node.candidates):

@@ -85,11 +85,8 @@ class Path:
     success_by_turn: list[float] = field(default_factory=list)
     overlong: bool = False
     """It ended because a rendered prompt was over the limit."""
-
-    @property
-    def team_reward(self) -> float | None:
-        """Team reward of the last step; None for an empty path or a judge that failed."""
-        return self.nodes[-1].pick.result.team_reward if self.nodes else None
+    team_reward: float | None = None
+    """After the last stage, all its agents' chosen actions applied; None for an empty path or a judge that failed."""
 
 
 Judge = Callable[[int, Sequence[Candidate]], Growth[tuple[float | None, ...]]]
@@ -129,7 +126,7 @@ class Walk:
                 node = yield from self._node(path.env, index, stage, observation, request, completions)
                 nodes.append(node)
             path.nodes += nodes
-            path.env = nodes[0].pick.env if len(nodes) == 1 else _merge(path.env, nodes)
+            path.env, path.team_reward = _merge(path.env, nodes)
             if stage.closes_turn or path.env.done:
                 path.success_by_turn.append(path.env.success)
         return path
@@ -162,12 +159,13 @@ class Walk:
         return Node(index, agent, stage.turn, request.prompt_ids, observation, tuple(candidates), credits, chosen)
 
 
-def _merge(env: Environment, nodes: Sequence[Node]) -> Environment:
-    """The state after the chosen actions of agents that acted at once, applied in turn order."""
+def _merge(env: Environment, nodes: Sequence[Node]) -> tuple[Environment, float | None]:
+    """State and team reward after the chosen actions of agents that acted at once, applied in turn order."""
+    if len(nodes) == 1:
+        return nodes[0].pick.env, nodes[0].pick.result.team_reward
     merged = env.fork()
-    for node in nodes:
-        merged.step(node.agent, node.pick.action)
-    return merged
+    results = [merged.step(node.agent, node.pick.action) for node in nodes]
+    return merged, results[-1].team_reward
 
 
 def together(growths: Sequence[Growth[T]]) -> Growth[list[T]]:

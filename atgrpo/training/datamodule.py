@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import lightning as L
 import torch
@@ -17,9 +17,10 @@ from atgrpo.rollout.seeds import stable_seed
 from atgrpo.training.callbacks.advantage import AdvantageCallback
 from atgrpo.training.callbacks.hooks import RolloutCallback
 from atgrpo.training.filters import GroupFilter
+from atgrpo.training.module import MultiPolicyModule
 from atgrpo.training.prompts import PromptStream
 from atgrpo.training.team import Team
-from atgrpo.types import Minibatch, Rollout
+from atgrpo.types import Minibatch, Rollout, Turn
 
 
 @dataclass
@@ -101,11 +102,23 @@ class RolloutDataModule(L.LightningDataModule):
         self._loader: Minibatches | None = None
 
     @property
+    def _module(self) -> MultiPolicyModule:
+        assert self.trainer is not None
+        module = self.trainer.lightning_module
+        if not isinstance(module, MultiPolicyModule):
+            raise ValueError(f"the trainer got a {type(module).__name__}, expected a MultiPolicyModule")
+        return module
+
+    @property
+    def _callbacks(self) -> list[L.Callback]:
+        return list(cast(Any, self.trainer).callbacks)
+
+    @property
     def team(self) -> Team:
         """The team, its engine started on first use, holding the policies' current weights."""
-        module = self.trainer.lightning_module
+        module = self._module
         if self._team is None:
-            self._team = self._start_team(module.policies)
+            self._team = self._start_team(dict(module.policies.items()))
             module.exact_engine = self._team.engine.exact
         if self._pushed != module.updates:
             self._team.push()
@@ -136,12 +149,12 @@ class RolloutDataModule(L.LightningDataModule):
         self._pushed = None
         plan = make_minibatches(
             self.group_filter.apply(rollouts),
-            self.trainer.lightning_module.trainable,
+            self._module.trainable,
             self.batching,
             seed=stable_seed(self.seed, "minibatches", number),
         )
         if self.batching.steps_per_iteration > 1:
-            plan = self.trainer.lightning_module.with_old_logprobs(plan)
+            plan = self._module.with_old_logprobs(plan)
         seconds = {"sync": synced - start, "rollout": played - synced, "score": time.perf_counter() - played}
         self.latest = Iteration(number, rollouts, seconds, stats)
         return Minibatches(number, plan)
@@ -159,22 +172,22 @@ class RolloutDataModule(L.LightningDataModule):
                 self.sampler,
                 seed=seed,
                 first_tree=len(rollouts),
-                on_done=lambda rollout: self._tell("on_tree_end", rollout),
+                on_done=lambda: self._tell("on_tree_end"),
             )
             rollouts += self._scored(fresh, first_group=_groups(rollouts))
             missing = self.group_filter.missing(rollouts, self.prompts_per_iteration)
         return rollouts
 
-    def _tell(self, hook: str, about: Any) -> None:
-        for callback in self.trainer.callbacks:  # type: ignore[union-attr]
+    def _tell(self, hook: str, *about: int) -> None:
+        for callback in self._callbacks:
             if isinstance(callback, RolloutCallback):
-                getattr(callback, hook)(self.trainer, about)
+                getattr(callback, hook)(self.trainer, *about)
 
     def _scored(self, rollouts: list[Rollout], *, first_group: int) -> list[Rollout]:
-        estimators = [c for c in self.trainer.callbacks if isinstance(c, AdvantageCallback)]  # type: ignore[attr-defined]
+        estimators = [c for c in self._callbacks if isinstance(c, AdvantageCallback)]
         if len(estimators) != 1:
             raise ValueError(f"the trainer got {len(estimators)} advantage callbacks, expected exactly one")
-        scored = estimators[0].on_rollout_end(self.trainer, self.trainer.lightning_module, rollouts)
+        scored = estimators[0].on_rollout_end(self.trainer, self._module, rollouts)
         for turn in (turn for r in scored for turn in r.turns):
             if turn.advantage is None and turn.rewards.credit is not None:
                 name = type(estimators[0]).__name__
@@ -202,5 +215,5 @@ def _groups(rollouts: Sequence[Rollout]) -> int:
     return 1 + max((t.group for r in rollouts for t in r.turns if t.group is not None), default=-1)
 
 
-def _shifted(turn: Any, by: int) -> Any:
+def _shifted(turn: Turn, by: int) -> Turn:
     return turn if turn.group is None else replace(turn, group=turn.group + by)

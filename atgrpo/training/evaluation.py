@@ -66,7 +66,7 @@ def evaluate(
     mode: Mode,
     *,
     seed: int,
-    on_done: Callable[[Rollout], None] = lambda _: None,
+    on_done: Callable[[], object] = lambda: None,
 ) -> tuple[Score, list[Rollout]]:
     """Plays every sample once and scores the team."""
     if not samples:

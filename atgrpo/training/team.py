@@ -77,7 +77,7 @@ class Team:
         *,
         seed: int,
         first_tree: int = 0,
-        on_done: Callable[[Rollout], None] = lambda _: None,
+        on_done: Callable[[], object] = lambda: None,
     ) -> list[Rollout]:
         """One rollout per sample; see ``Collector.collect``."""
         return self.collector.collect(samples, sampler, seed=seed, first_tree=first_tree, on_done=on_done)

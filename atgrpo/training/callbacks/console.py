@@ -9,7 +9,6 @@ from tqdm import tqdm
 
 from atgrpo.training.callbacks.hooks import RolloutCallback
 from atgrpo.training.callbacks.metrics import IterationMetrics
-from atgrpo.types import Rollout
 
 
 class Console(RolloutCallback):
@@ -25,7 +24,7 @@ class Console(RolloutCallback):
         number = trainer.datamodule.finished + 1
         self._open(total=trees, desc=f"iteration {number}/{trainer.max_epochs} rollouts", unit="tree")
 
-    def on_tree_end(self, trainer: Any, rollout: Rollout) -> None:
+    def on_tree_end(self, trainer: Any) -> None:
         """One more."""
         self._bar.update()
 

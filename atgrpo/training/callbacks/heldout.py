@@ -60,9 +60,7 @@ class HeldOut(L.Callback):
         for mode in self.modes:
             with tqdm(total=len(samples), desc=f"held-out {mode}", unit="problem", leave=False, disable=None) as bar:
                 seed = stable_seed(data.seed, "heldout", mode)
-                score, _ = evaluate(
-                    data.team, samples, data.sampler, mode, seed=seed, on_done=lambda _, bar=bar: bar.update()
-                )
+                score, _ = evaluate(data.team, samples, data.sampler, mode, seed=seed, on_done=bar.update)
             scores.append(score)
             if not quiet:
                 tqdm.write(f"after {number} iterations: {score}")

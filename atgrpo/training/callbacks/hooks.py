@@ -6,8 +6,6 @@ from typing import Any
 
 import lightning as L
 
-from atgrpo.types import Rollout
-
 
 class RolloutCallback(L.Callback):
     """Told by the datamodule when trees start and end."""
@@ -15,5 +13,5 @@ class RolloutCallback(L.Callback):
     def on_rollout_start(self, trainer: Any, trees: int) -> None:
         """``trees`` trees are about to be grown; called once more for each round of replacements."""
 
-    def on_tree_end(self, trainer: Any, rollout: Rollout) -> None:
-        """One tree is complete. Its advantages are not known yet."""
+    def on_tree_end(self, trainer: Any) -> None:
+        """One tree is complete."""

@@ -22,7 +22,7 @@ class SampledTree(L.Callback):
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Writes the text to the logger if that takes text."""
         latest = trainer.datamodule.latest
-        writer = getattr(trainer.logger, "experiment", None)
+        writer: Any = getattr(trainer.logger, "experiment", None)
         if latest.number % self.every or not latest.rollouts or not hasattr(writer, "add_text"):
             return
         taught = (r for r in latest.rollouts if any(turn.advantage for turn in r.turns))

@@ -1,0 +1,73 @@
+"""Plots a run from its own TensorBoard logs.
+
+python -m benchmarks.plot_run runs/math/2026-01-01_12-00-00 --to figure.png
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+
+def curves(run: Path) -> dict[str, tuple[list[int], list[float]]]:
+    """Tag -> (iterations, values); where a resumed run logged an iteration twice, the later value."""
+    events = EventAccumulator(str(run), size_guidance={"scalars": 0})
+    events.Reload()
+    out = {}
+    for tag in events.Tags()["scalars"]:
+        values = {event.step: event.value for event in events.Scalars(tag)}
+        out[tag] = (sorted(values), [values[step] for step in sorted(values)])
+    if not out:
+        raise SystemExit(f"no TensorBoard scalars in {run}, expected a run's folder")
+    return out
+
+
+def _turns(tags: dict[str, Any], prefix: str) -> list[str]:
+    return sorted(tag for tag in tags if tag.startswith(f"{prefix}/success_turn_"))
+
+
+def plot(run: Path, to: Path) -> None:
+    """Success, rewards by agent, and where the time goes."""
+    tags = curves(run)
+    figure, (success, rewards, seconds) = plt.subplots(1, 3, figsize=(13, 3.6), layout="constrained")
+    for mode, colour in (("greedy", "C0"), ("sampled", "C1")):
+        if f"heldout/{mode}/success" in tags:
+            x, y = tags[f"heldout/{mode}/success"]
+            low, high = tags[f"heldout/{mode}/low"][1], tags[f"heldout/{mode}/high"][1]
+            success.plot(x, y, f"{colour}o-", label=f"held out, {mode}")
+            success.fill_between(x, low, high, color=colour, alpha=0.15)
+    for number, tag in enumerate(_turns(tags, "heldout/greedy")[:-1], start=1):
+        success.plot(*tags[tag], "C0o:", label=f"held out, greedy, after turn {number}")
+    success.plot(*tags["rollout/success"], "C2-", alpha=0.6, label="training trees")
+    success.set(title="team success", ylim=(-0.02, 1.02))
+    for tag in sorted(t for t in tags if t.startswith("rollout/") and t.endswith("/reward")):
+        rewards.plot(*tags[tag], label=tag.split("/")[1])
+    rewards.set(title="reward of all candidates, by agent")
+    for phase in ("sync", "rollout", "score", "train"):
+        seconds.plot(*tags[f"seconds/{phase}"], label=phase)
+    seconds.set(title="seconds", ylim=(0, None))
+    for axis in (success, rewards, seconds):
+        axis.set_xlabel("iteration")
+        axis.legend(fontsize=8)
+        axis.grid(alpha=0.3)
+    figure.savefig(to, dpi=110)
+
+
+def main() -> None:
+    """Reads the arguments."""
+    parser = argparse.ArgumentParser(description="Plot a run from its TensorBoard logs.")
+    parser.add_argument("run", type=Path, help="a run's folder")
+    parser.add_argument("--to", type=Path, required=True, help="the figure to write")
+    arguments = parser.parse_args()
+    plot(arguments.run, arguments.to)
+
+
+if __name__ == "__main__":
+    main()

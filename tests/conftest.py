@@ -1,0 +1,19 @@
+"""What every test may rely on: no network, the same random numbers in every run."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+from hypothesis import settings
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=50)
+settings.load_profile("repeatable")
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
