@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -31,7 +31,7 @@ class CausalLMPolicy(nn.Module):
 
     Args:
         model: What ``policies.sources.model_folder`` accepts: ``smollm2`` (embedded), ``tiny``, a folder, a hub name.
-        attention: Attention implementation of transformers that takes an arbitrary 4-D mask (``sdpa``, ``eager``).
+        attention: Attention implementation of transformers; only these two take an arbitrary mask.
         gradient_checkpointing: Recompute activations in the backward pass.
         logits_chunk: Trained tokens whose logits are alive at once.
         trainable: False freezes the policy: it plays, its optimiser is not made.
@@ -45,19 +45,25 @@ class CausalLMPolicy(nn.Module):
         self,
         model: str,
         *,
-        attention: str = "sdpa",
+        attention: Literal["sdpa", "eager"] = "sdpa",
         gradient_checkpointing: bool = False,
         logits_chunk: int = 1024,
         trainable: bool = True,
     ) -> None:
-        from transformers import AutoModelForCausalLM
+        from transformers import AutoConfig, AutoModelForCausalLM
 
         super().__init__()
         self.folder: Path = model_folder(model)
         self.logits_chunk = logits_chunk
         self.trainable = trainable
+        self.attention = attention
+        config = AutoConfig.from_pretrained(self.folder)
+        # Before the model is built: attention modules keep their own copy of the number.
+        for name, value in vars(config).items():
+            if "drop" in name and isinstance(value, float):
+                setattr(config, name, 0.0)
         self.model: Any = AutoModelForCausalLM.from_pretrained(
-            self.folder, dtype=torch.float32, attn_implementation=attention
+            self.folder, config=config, dtype=torch.float32, attn_implementation=attention
         )
         known = ("final_logit_softcapping", "logit_scale", "logits_scaling")
         if changed := [name for name in known if getattr(self.model.config, name, None)]:
@@ -65,9 +71,6 @@ class CausalLMPolicy(nn.Module):
         for module in self.model.modules():
             if isinstance(module, nn.Dropout):
                 module.p = 0.0
-        for name in vars(self.model.config):
-            if name.endswith("dropout") or name.endswith("_pdrop"):
-                setattr(self.model.config, name, 0.0)
         if gradient_checkpointing:
             self.model.gradient_checkpointing_enable({"use_reentrant": False})
         self.model.train()
@@ -75,10 +78,13 @@ class CausalLMPolicy(nn.Module):
 
     def forward(self, batch: Minibatch, temperature: float, *, entropy_grad: bool = False) -> TokenScores:
         """Log-probs of the trained tokens under ``softmax(logits / temperature)``, and entropies."""
+        mask: Tensor = branch_mask(batch.branch_ids)[:, None]
+        if self.attention == "eager":  # adds what it is given to the scores, a bool as 0 or 1
+            mask = torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, -torch.inf)
         hidden = self.model.base_model(
             input_ids=batch.token_ids,
             position_ids=batch.position_ids,
-            attention_mask=branch_mask(batch.branch_ids)[:, None],
+            attention_mask=mask,
             use_cache=False,
         ).last_hidden_state
         rows, columns = batch.loss_mask.nonzero(as_tuple=True)

@@ -83,13 +83,15 @@ def make_minibatches(
 ) -> list[Minibatch]:
     """One iteration's training, in order: for each pass and step, each policy's micro-batches.
 
-    Every policy takes exactly ``batching.steps_per_iteration`` steps; a step with nothing to learn is one minibatch
-    without trained tokens, so that schedules and ranks stay in step. ``old_logprobs`` is None throughout.
+    Every policy of ``policies`` takes exactly ``batching.steps_per_iteration`` steps; a step with nothing to learn is
+    one minibatch without trained tokens, so that schedules and ranks stay in step. Turns of other policies (frozen
+    ones, which only play) are left out. ``old_logprobs`` is None throughout.
     """
     by_policy: dict[str, list[Turn]] = {name: [] for name in policies}
     for rollout in rollouts:
         for turn in trainable(rollout.turns, batching):
-            by_policy[turn.policy].append(turn)
+            if turn.policy in by_policy:
+                by_policy[turn.policy].append(turn)
     plan: list[Minibatch] = []
     for epoch in range(batching.ppo_epochs):
         steps = {

@@ -1,0 +1,1 @@
+"""Where samples come from: built-in problems, JSON lines, Hugging Face datasets, reasoning-gym tasks."""

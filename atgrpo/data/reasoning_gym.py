@@ -1,0 +1,80 @@
+"""Any reasoning-gym task whose answers are numbers or expressions."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from atgrpo.data.base import Split, TaskData, check_size, check_split, scorable_gold
+from atgrpo.types import Sample
+
+logger = logging.getLogger(__name__)
+
+SPARE = 4
+"""Problems drawn, at most, for each one that is kept."""
+
+
+class ReasoningGym(TaskData):
+    """Problems of one reasoning-gym task, judged by ``envs.answers.equal``.
+
+    That judge compares values, not forms: a task about form (simplifying a fraction) would pay for copying the problem.
+
+    Args:
+        task: Its name in reasoning-gym.
+        train_size: Samples in ``train``.
+        heldout_size: Samples in ``heldout``; no text of it is in ``train``.
+        seed: Which problems are drawn.
+        settings: The task's own settings.
+    """
+
+    def __init__(
+        self, task: str, train_size: int = 4096, heldout_size: int = 256, seed: int = 0, **settings: Any
+    ) -> None:
+        check_size("train_size", train_size)
+        check_size("heldout_size", heldout_size)
+        self._task, self._settings, self._seed = task, settings, seed
+        self._sizes = {"train": train_size, "heldout": heldout_size}
+        self._splits: dict[str, Sequence[Sample]] = {}
+
+    def split(self, name: Split) -> Sequence[Sample]:
+        """The samples of one split, made on the first call; no text occurs twice."""
+        check_split(name)
+        if name not in self._splits:
+            taken = {sample.prompt for sample in self.split("heldout")} if name == "train" else set()
+            self._splits[name] = self._generate(name, taken)
+        return self._splits[name]
+
+    def _generate(self, name: Split, taken: set[str]) -> Sequence[Sample]:
+        size = self._sizes[name]
+        samples: list[Sample] = []
+        refused = 0
+        for index, entry in enumerate(self._dataset(name, size * SPARE)):
+            gold, prompt = scorable_gold(str(entry["answer"])), str(entry["question"])
+            refused += gold is None
+            if gold is not None and prompt not in taken:
+                taken.add(prompt)
+                samples.append(Sample(f"{name}-{index}", prompt, gold, dict(entry["metadata"])))
+            if len(samples) == size or index + 1 == refused == min(size * SPARE, 64):
+                break
+        if not samples:
+            raise ValueError(f"task got {self._task!r}, expected one whose answers are numbers or expressions")
+        if len(samples) < size:
+            raise ValueError(f"{name}_size got {size}, expected at most about {len(samples)} for {self._task!r}")
+        if refused:
+            logger.warning("%s: refused %d answers that cannot be judged", self._task, refused)
+        return tuple(samples)
+
+    def _dataset(self, name: Split, size: int) -> Any:
+        import reasoning_gym
+        from reasoning_gym.factory import DATASETS
+
+        if self._task not in DATASETS:
+            raise ValueError(f"task got {self._task!r}, expected the name of a reasoning-gym task")
+        # Entry i of a task is drawn from seed + i, so neighbouring seeds would share almost all entries.
+        seed = random.Random(f"{self._seed}-{name}").randrange(2**31)
+        try:
+            return reasoning_gym.create_dataset(self._task, size=size, seed=seed, **self._settings)
+        except (TypeError, AssertionError) as error:
+            raise ValueError(f"settings of {self._task!r} got {self._settings}: {error}") from error

@@ -1,0 +1,259 @@
+r"""A tool agent writes arithmetic that is evaluated exactly, a reasoner answers in ``\boxed{}``."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from atgrpo.envs.answers import JudgeError, equal, final_answer, is_scorable
+from atgrpo.envs.arithmetic import ArithmeticSyntaxError, evaluate, to_text
+from atgrpo.envs.base import Environment
+from atgrpo.types import Action, Message, Observation, Sample, StepResult
+
+PENDING = "?"
+r"""``\boxed{?}``: the reasoner says that there is no answer yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One step of one agent, in the words that later prompts use."""
+
+    agent: str
+    said: str
+    """What it reads later as its own turn."""
+    note: str
+    """What the team reads later."""
+    value: str | None
+    """Its answer; None where there is none."""
+    pending: bool = False
+    """It chose to give none yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """A solved problem. Its names are not among those of the data, so it never equals a sample."""
+
+    prompt: str
+    calls: tuple[str, ...]
+    """One expression a turn; the last one's value is the answer."""
+
+
+SINGLE_CALL = (
+    Demonstration("Kim has 4 boxes with 6 apples each and 5 loose apples. How many apples in total?", ("4*6+5",)),
+    Demonstration("Joe bakes 5 trays of 4 cookies and eats 8. How many cookies are left?", ("5*4-8",)),
+    Demonstration("Amy had 21 coins, spent 7 and gave away 6. How many coins are left?", ("21-7-6",)),
+)
+TWO_CALLS = (
+    Demonstration(
+        "Kim has 4 boxes with 6 apples each and 5 loose apples, and eats 3. How many apples are left?",
+        ("4*6+5", "29-3"),
+    ),
+    Demonstration(
+        "Joe bakes 5 trays of 4 cookies, eats 3 and gives away 6. How many cookies are left?", ("5*4-3", "17-6")
+    ),
+    Demonstration("Amy had 35 coins, spent 7, lost 6 and gave away 4. How many coins are left?", ("35-7-6", "22-4")),
+)
+
+
+class MathTeam(Environment):
+    r"""Tool and reasoner on one problem; either may also be the whole team.
+
+    The episode is over once the reasoner's answer agrees with the tool's value, right or wrong; the sampler bounds the
+    turns. ``success`` is whether the team's answer is right: the reasoner's latest once it has spoken (none if that
+    turn held none), else the tool's latest value.
+
+    ``team_reward`` is 1 if the acting agent's answer is right, else 0. ``local_reward`` is 1 for a right answer, 0 for
+    a wrong one and -1 for none (the expression fails, no box); ``\boxed{?}`` ("not yet") earns 0. Where the judge
+    crashes both are None and ``success`` is NaN.
+
+    Args:
+        max_operations: Operations allowed in one tool call; problems with more need several turns. A step's reward
+            then does not say how good the step was (``step_rewards_complete`` is False).
+        shots: Demonstrations in front of every prompt; the last ones of the list, at most 3.
+        tool_prompt: System text of the tool agent.
+        reasoner_prompt: System text of the reasoner.
+    """
+
+    roles = ("tool", "reasoner")
+
+    def __init__(
+        self,
+        max_operations: int | None = None,
+        shots: int = 3,
+        tool_prompt: str = "Write one arithmetic expression for the problem.",
+        reasoner_prompt: str = r"Answer in \boxed{}.",
+    ) -> None:
+        demonstrations = SINGLE_CALL if max_operations is None else TWO_CALLS
+        if max_operations is not None and max_operations < 1:
+            raise ValueError(f"max_operations got {max_operations}, expected at least 1 or None")
+        if not 0 <= shots <= len(demonstrations):
+            raise ValueError(f"shots got {shots}, expected 0 to {len(demonstrations)}")
+        # An instance's own answer to what is otherwise a fact about the class.
+        self.step_rewards_complete = max_operations is None  # type: ignore[misc]
+        self._max_operations = max_operations
+        shown = demonstrations[len(demonstrations) - shots :]
+        tool, reasoner = _system(tool_prompt), _system(reasoner_prompt)
+        self._preambles: dict[tuple[str, bool], tuple[Message, ...]] = {
+            ("tool", False): (tool, *(m for d in shown for m in _demonstrate("tool", d.prompt, _moves(d)))),
+            ("reasoner", False): (reasoner, *(m for d in shown for m in _demonstrate("reasoner", d.prompt, _moves(d)))),
+            ("reasoner", True): (
+                reasoner,
+                *(m for d in shown for m in _demonstrate("reasoner", d.prompt, _moves(d)[-1:])),
+            ),
+        }
+        self._sample: Sample | None = None
+        self._history: tuple[Move, ...] = ()
+        self._done = False
+        self._success = 0.0
+
+    def reset(self, sample: Sample) -> None:
+        """Starts on ``sample``.
+
+        Raises:
+            ValueError: its answer cannot be judged.
+        """
+        if not is_scorable(sample.answer):
+            raise ValueError(f"sample {sample.id!r} got answer {sample.answer!r}, expected a number or an expression")
+        self._sample, self._history, self._done, self._success = sample, (), False, 0.0
+
+    def observe(self, agent: str) -> Observation:
+        """System text, demonstrations, then the agent's own dialogue so far with what the team did in between."""
+        self._check(agent)
+        alone = agent == "reasoner" and all(move.agent == agent for move in self._history)
+        dialogue = _dialogue(agent, self._current.prompt, self._history)
+        return Observation(agent, (*self._preambles[agent, alone], *dialogue))
+
+    def parse(self, agent: str, text: str) -> Action:
+        r"""The tool's text must be one expression as a whole; the reasoner's last ``\boxed{}`` (or ``####``) counts."""
+        self._check(agent)
+        move = self._call(text) if agent == "tool" else _answer(text)
+        return Action(move, move.value is not None or move.pending)
+
+    def step(self, agent: str, action: Action) -> StepResult:
+        """Adds the move to the history and rewards it.
+
+        Raises:
+            ValueError: the episode is over, or the action is not this agent's.
+        """
+        self._check(agent)
+        move = action.value
+        if self._done:
+            raise ValueError(f"step of {agent!r} got a finished episode, expected an open one")
+        if not isinstance(move, Move) or move.agent != agent:
+            raise ValueError(f"step of {agent!r} got {move!r}, expected an action that parse made for this agent")
+        partner = next((m for m in reversed(self._history) if m.agent == "tool"), None)
+        self._history = (*self._history, move)
+        leads = agent == "reasoner" or all(m.agent == "tool" for m in self._history)
+        try:
+            right = move.value is not None and equal(move.value, self._current.answer)
+            agreed = agent == "reasoner" and partner is not None and _agree(move, partner)
+        except JudgeError as error:
+            self._success = math.nan if leads else self._success
+            return StepResult(None, None, done=False, info={"judge_error": str(error)})
+        self._done = agreed
+        if leads:
+            self._success = float(right)
+        local = float(right) if move.value is not None or move.pending else -1.0
+        return StepResult(float(right), local, self._done)
+
+    @property
+    def done(self) -> bool:
+        """Tool and reasoner agree."""
+        return self._done
+
+    @property
+    def success(self) -> float:
+        """1 if the team's answer is right, else 0; NaN where the judge crashed on it."""
+        return self._success
+
+    def fork(self) -> Self:
+        """A copy; every field is replaced on change and never changed in place."""
+        return copy.copy(self)
+
+    @property
+    def _current(self) -> Sample:
+        if self._sample is None:
+            raise ValueError("environment got no sample, expected reset first")
+        return self._sample
+
+    def _check(self, agent: str) -> None:
+        if agent not in self.roles:
+            raise ValueError(f"agent got {agent!r}, expected one of {self.roles}")
+
+    def _call(self, text: str) -> Move:
+        try:
+            return _called(text.strip(), to_text(evaluate(text, max_operations=self._max_operations)))
+        except ArithmeticSyntaxError as error:
+            # Cut, and unable to spell a control token: the model reads it again.
+            said = " ".join(text.split())[:40].replace("<|", "< |") or PENDING
+            return Move("tool", said, f"Tool: {error}", None)
+
+
+def _called(expression: str, value: str) -> Move:
+    return Move("tool", expression, f"Tool: {expression} = {value}", value)
+
+
+def _answered(value: str | None, *, pending: bool = False) -> Move:
+    shown = PENDING if value is None else value
+    return Move("reasoner", rf"\boxed{{{shown}}}", f"Reasoner: {shown}", value, pending)
+
+
+def _answer(text: str) -> Move:
+    answer = final_answer(text)
+    if answer is None:
+        return _answered(None)
+    if answer.strip() == PENDING:
+        return _answered(None, pending=True)
+    try:
+        readable = is_scorable(answer)
+    except JudgeError:
+        # The step asks the judge again and leaves the reward out.
+        readable = True
+    return _answered(" ".join(answer.split()) if readable else None)
+
+
+def _agree(answer: Move, call: Move) -> bool:
+    return answer.value is not None and call.value is not None and equal(answer.value, call.value)
+
+
+def _system(text: str) -> Message:
+    return {"role": "system", "content": text}
+
+
+def _moves(demonstration: Demonstration) -> tuple[Move, ...]:
+    """Tool and reasoner in turn; the reasoner waits until the last call."""
+    moves: list[Move] = []
+    for number, expression in enumerate(demonstration.calls, 1):
+        value = to_text(evaluate(expression))
+        last = number == len(demonstration.calls)
+        moves += [_called(expression, value), _answered(value) if last else _answered(None, pending=True)]
+    return tuple(moves)
+
+
+def _demonstrate(agent: str, prompt: str, moves: Sequence[Move]) -> list[Message]:
+    """The dialogue up to and with the agent's last move."""
+    last = max(i for i, move in enumerate(moves) if move.agent == agent)
+    return [*_dialogue(agent, prompt, moves[:last]), {"role": "assistant", "content": moves[last].said}]
+
+
+def _dialogue(agent: str, prompt: str, moves: Sequence[Move]) -> list[Message]:
+    """The agent's earlier turns and the message it answers now."""
+    messages: list[Message] = []
+    news: list[str] = []
+    for move in moves:
+        if move.agent == agent:
+            messages += [_ask(agent, prompt, news, opening=not messages), {"role": "assistant", "content": move.said}]
+            news = []
+        if move.agent != agent or agent == "tool":
+            news.append(move.note)
+    return [*messages, _ask(agent, prompt, news, opening=not messages)]
+
+
+def _ask(agent: str, prompt: str, news: Sequence[str], *, opening: bool) -> Message:
+    # Small models go on best when the problem stands last for the tool, and the tool's line last for the reasoner.
+    if agent == "tool":
+        return {"role": "user", "content": "\n".join([*news, prompt])}
+    return {"role": "user", "content": "\n".join([prompt, *news] if opening or not news else news)}
