@@ -13,6 +13,7 @@ from typing import Any
 
 MAX_LENGTH = 120
 MAX_DIGITS = 30
+MAX_DEPTH = 4
 MAX_ELEMENTS = 10
 
 
@@ -185,7 +186,7 @@ def _admissible(text: str) -> bool:
     # A power of a sum is expanded by the judge; beyond cubes of a few terms that takes seconds.
     if re.search(r"[)}]\s*(?:\^|\*\*)\s*\{?-?(?:[4-9]|\d\d)", text) or sum(c.isdigit() for c in text) > MAX_DIGITS:
         return False
-    return max(_depths(text), default=0) <= 6 and _balanced(text)
+    return max(_depths(text), default=0) <= MAX_DEPTH and _balanced(text)
 
 
 def _depths(text: str) -> Iterator[int]:

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+from itertools import chain, pairwise
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from atgrpo.rollout.collate import Batching, make_minibatches, pack
+from atgrpo.types import Minibatch, Turn
+from tests.rollout.helpers import make_rollout, make_turn
+
+EOS, PAD = 3, 0
+
+
+def batches(turns: list[Turn], batching: Batching | None = None, policies: tuple[str, ...] = ("p",)) -> list[Minibatch]:
+    return make_minibatches([make_rollout(*turns)], policies, batching or Batching(), seed=0)
+
+
+def many(n: int, seed: int = 0) -> list[Turn]:
+    """Turns of random lengths on a few prompts, with advantages of both signs and some zeros."""
+    rng = Random(seed)
+    prompts = [tuple(rng.randrange(4, 90) for _ in range(rng.randrange(2, 9))) for _ in range(max(1, n // 3))]
+    return [
+        make_turn(
+            ids=tuple(rng.randrange(4, 90) for _ in range(rng.randrange(1, 12))),
+            prompt=rng.choice(prompts),
+            advantage=rng.choice([-1.0, 0.0, 0.5, 2.0]),
+        )
+        for _ in range(n)
+    ]
+
+
+def trained_ids(plan: list[Minibatch]) -> list[tuple[int, ...]]:
+    """The ids under the mask, one tuple per branch."""
+    found = []
+    for batch in plan:
+        for row, branches, mask in zip(batch.token_ids, batch.branch_ids, batch.loss_mask, strict=True):
+            found += [tuple(row[mask & (branches == k)].tolist()) for k in range(1, int(branches.max()) + 1)]
+    return sorted(found)
+
+
+def test_two_branches_by_hand() -> None:
+    rows = [
+        [make_turn((9, EOS), (7, 8), advantage=0.5), make_turn((5,), (7, 8), advantage=-2.0)],
+        [make_turn((PAD, EOS), (4,), advantage=1.5)],
+    ]
+    batch = pack("p", rows, Batching(), 5.0, last=True)
+    assert batch.token_ids.tolist() == [[7, 8, 9, EOS, 5], [4, PAD, EOS, 0, 0]]
+    assert batch.position_ids.tolist() == [[0, 1, 2, 3, 2], [0, 1, 2, 0, 0]]
+    assert batch.branch_ids.tolist() == [[0, 0, 1, 1, 2], [0, 1, 1, -1, -1]]
+    assert batch.loss_mask.tolist() == [[False, False, True, True, True], [False, True, True, False, False]]
+    # Each branch's first token is predicted at the prompt's end, not at the token that lies before it.
+    assert batch.source[batch.loss_mask].tolist() == [1, 2, 1, 0, 1]
+    assert batch.sampler_logprobs.tolist() == [[0, 0, -0.5, -1.5, -0.5], [0, -0.5, -1.5, 0, 0]]
+    assert batch.advantages.tolist() == [[0, 0, 0.5, 0.5, -2.0], [0, 1.5, 1.5, 0, 0]]
+    assert batch.weights.tolist() == [[0, 0, 1, 1, 1], [0, 1, 1, 0, 0]]
+    assert (batch.policy, batch.denominator, batch.last, batch.old_logprobs) == ("p", 5.0, True, None)
+
+
+def test_lengths_decide_what_is_trained_and_not_ids_that_look_like_padding() -> None:
+    turns = [make_turn((EOS,) * n, (PAD, PAD, n), advantage=1.0) for n in (3, 5, 2)]
+    [batch] = batches(turns)
+    assert sorted(batch.loss_mask.sum(1).tolist()) == [2, 3, 5]
+    assert (batch.branch_ids >= 0).sum(1).tolist() == (batch.loss_mask.sum(1) + 3).tolist()
+
+
+@given(n=st.integers(1, 12), seed=st.integers(0, 50), budget=st.integers(1, 60), parts=st.integers(1, 3))
+def test_exactly_the_sampled_ids_are_trained_in_order_once_per_pass(n: int, seed: int, budget: int, parts: int) -> None:
+    turns = many(n, seed)
+    batching = Batching(ppo_epochs=2, minibatches=parts, tokens_per_microbatch=budget, skip_zero_advantage=False)
+    plan = batches(turns, batching)
+    assert trained_ids(plan) == sorted([turn.completion.token_ids for turn in turns] * 2)
+
+
+@given(seed=st.integers(0, 50), budget=st.integers(1, 80))
+def test_a_microbatch_fits_the_budget_unless_one_response_alone_does_not(seed: int, budget: int) -> None:
+    for batch in batches(many(10, seed), Batching(tokens_per_microbatch=budget, skip_zero_advantage=False)):
+        assert batch.token_ids.numel() <= budget or (batch.token_ids.shape[0] == 1 and batch.branch_ids.max() == 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "weights", "denominator"),
+    [
+        ({"aggregation": "token_mean"}, [1.0, 1.0], 6.0),
+        ({"aggregation": "sequence_mean"}, [1 / 2, 1 / 4], 2.0),
+        ({"aggregation": "constant", "constant_length": 8}, [1.0, 1.0], 16.0),
+    ],
+)
+def test_weights_follow_the_aggregation(settings: dict[str, Any], weights: list[float], denominator: float) -> None:
+    turns = [make_turn((5, 6), advantage=1.0), make_turn((5, 6, 7, 8), advantage=1.0)]
+    [batch] = batches(turns, Batching(**settings))
+    assert [batch.weights[batch.branch_ids == k].unique().tolist() for k in (1, 2)] == [[w] for w in weights]
+    assert batch.denominator == denominator
+
+
+@pytest.mark.parametrize(("aggregation", "mean"), [("token_mean", 2.6), ("sequence_mean", 2.0)])
+def test_short_and_long_responses_weigh_as_the_aggregations_name_says(aggregation: Any, mean: float) -> None:
+    turns = [make_turn((5,) * 2, advantage=1.0), make_turn((5,) * 8, advantage=3.0)]
+    [batch] = batches(turns, Batching(aggregation=aggregation))
+    assert float((batch.weights * batch.advantages).sum()) / batch.denominator == pytest.approx(mean)
+
+
+def test_any_split_adds_up_to_the_steps_own_mean() -> None:
+    # 100 tokens of 2 and 900 of .5: (200 + 450) / 1000
+    turns = [make_turn((5,) * 100, (10, i), advantage=2.0 if i == 0 else 0.5) for i in range(10)]
+    for budget in (1, 250, 10_000):
+        plan = batches(turns, Batching(tokens_per_microbatch=budget))
+        assert {batch.denominator for batch in plan} == {1000.0}
+        assert sum(float(b.advantages.sum()) / b.denominator for b in plan) == pytest.approx(0.65)
+
+
+@given(seed=st.integers(0, 30), budget=st.integers(1, 60))
+def test_denominators_do_not_depend_on_the_budget(seed: int, budget: int) -> None:
+    def denominators(budget: int) -> list[float]:
+        plan = batches(many(9, seed), Batching(minibatches=2, tokens_per_microbatch=budget))
+        return [batch.denominator for batch in plan if batch.last]
+
+    assert denominators(budget) == denominators(10_000)
+
+
+def test_every_policy_takes_the_same_number_of_steps_also_with_nothing_to_learn() -> None:
+    turns = [make_turn(prompt=(10, i), advantage=1.0, policy="p") for i in range(5)]
+    turns += [make_turn(advantage=1.0, policy="q"), make_turn(advantage=None, policy="r")]
+    batching = Batching(ppo_epochs=2, minibatches=3, tokens_per_microbatch=5)
+    plan = batches(turns, batching, ("p", "q", "r"))
+    for policy in "pqr":
+        own = [batch for batch in plan if batch.policy == policy]
+        assert sum(batch.last for batch in own) == batching.steps_per_iteration == 6
+        assert own[-1].last
+    # A step's micro-batches are neighbours: its policy changes only after the last one.
+    assert all(before.last for before, after in pairwise(plan) if before.policy != after.policy)
+    empty = [batch for batch in plan if batch.policy == "r"]
+    assert [(b.denominator, bool(b.loss_mask.any()), tuple(b.token_ids.shape)) for b in empty] == [
+        (0.0, False, (1, 2))
+    ] * 6
+
+
+def test_frozen_policies_play_and_are_not_trained() -> None:
+    turns = [make_turn((5,), advantage=1.0), make_turn((6,), advantage=1.0, policy="frozen")]
+    assert trained_ids(batches(turns, policies=("p",))) == [(5,)]
+
+
+def test_turns_without_an_advantage_are_out_of_the_loss_and_its_denominator() -> None:
+    [batch] = batches([make_turn((5, 6), advantage=1.0), make_turn((7, 8), advantage=None, credit=None)])
+    assert trained_ids([batch]) == [(5, 6)]
+    assert batch.denominator == 2.0
+
+
+def test_zero_advantages_are_not_computed_but_stay_in_the_denominator() -> None:
+    turns = [make_turn((5, 6), advantage=1.0), make_turn((7, 8, 9), advantage=0.0)]
+    [skipped] = batches(turns)
+    [computed] = batches(turns, Batching(skip_zero_advantage=False))
+    assert trained_ids([skipped]) == [(5, 6)]
+    assert trained_ids([computed]) == [(5, 6), (7, 8, 9)]
+    assert skipped.denominator == computed.denominator == 5.0
+    [nothing] = batches(turns[1:])
+    assert (nothing.denominator, nothing.last, bool(nothing.loss_mask.any())) == (3.0, True, False)
+
+
+def test_cut_responses_are_left_out_only_when_asked() -> None:
+    turns = [make_turn((5, 6), advantage=1.0), make_turn((7, 8, 9), advantage=-1.0, cut=True)]
+    assert trained_ids(batches(turns)) == [(5, 6), (7, 8, 9)]
+    [masked] = batches(turns, Batching(mask_truncated=True))
+    assert trained_ids([masked]) == [(5, 6)]
+    assert masked.denominator == 2.0
+
+
+def test_responses_to_one_prompt_share_a_row_and_other_prompts_do_not() -> None:
+    turns = [
+        make_turn((5,), (1, 2), advantage=1.0),
+        make_turn((6,), (1,), advantage=1.0),
+        make_turn((7,), (1, 2), advantage=1.0),
+    ]
+    [batch] = batches(turns)
+    assert batch.token_ids.tolist() == [[1, 2, 5, 7], [1, 6, 0, 0]]
+
+
+def test_passes_are_shuffled_differently_and_the_same_seed_shuffles_the_same() -> None:
+    turns = [make_turn((20 + i,), (10, i), advantage=1.0) for i in range(8)]
+    plan = batches(turns, Batching(ppo_epochs=2, minibatches=4))
+    again = batches(turns, Batching(ppo_epochs=2, minibatches=4))
+    assert [b.token_ids.tolist() for b in plan] == [b.token_ids.tolist() for b in again]
+    steps = [trained_ids([batch]) for batch in plan]
+    assert steps[:4] != steps[4:]
+    assert sorted(chain(*steps[:4])) == sorted(chain(*steps[4:]))
+
+
+def test_another_device_gets_every_tensor() -> None:
+    [batch] = batches([make_turn(advantage=1.0)])
+    moved = batch.to("meta")
+    assert moved.token_ids.device == moved.weights.device == torch.device("meta")
+    assert (moved.policy, moved.denominator, moved.last, moved.old_logprobs) == ("p", batch.denominator, True, None)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"ppo_epochs": 0},
+        {"minibatches": 0},
+        {"tokens_per_microbatch": 0},
+        {"aggregation": "constant"},
+        {"constant_length": 5},
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"got .*, expected"):
+        Batching(**settings)
