@@ -145,6 +145,8 @@ class Turn:
     """The episode was over after this turn."""
     selected: bool
     """This candidate's state is where the team went on (always True for the parallel sampler)."""
+    count: int = 1
+    """How many equal responses it stands for; above 1 only on the way into a minibatch."""
     group: int | None = None
     """Number of the group it was scored in, set by the advantage callback; None means excluded."""
     advantage: float | None = None
@@ -189,7 +191,7 @@ class Minibatch:
     sampler_logprobs: Float[Tensor, "B T"]
     """As the engine sampled them; 0 where ``loss_mask`` is False."""
     old_logprobs: Float[Tensor, "B T"] | None
-    """The trainer's own, before the iteration's first update. None: this step is the first, so they equal the current."""
+    """The trainer's own, before the iteration's first update. None: this is the first, so they equal the current."""
     advantages: Float[Tensor, "B T"]
     weights: Float[Tensor, "B T"]
     """Aggregation weight of each token; the step's loss is sum(weights * loss) / denominator."""

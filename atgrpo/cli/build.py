@@ -123,6 +123,8 @@ def _build(config: DictConfig) -> Parts:
     )
     if parts.sampler.temperature <= 0:
         raise ValueError(f"sampler.temperature: got {parts.sampler.temperature}, expected more than 0 to learn from")
+    if not any(node.get("trainable", True) for node in config.policies.values()):
+        raise ValueError("policies: all have trainable=false, expected at least one that learns")
     environment = instantiate(config.env, _convert_="all")()
     check_roles(config.agents, environment)
     if parts.sampler.credit == "step" and not environment.step_rewards_complete:

@@ -65,6 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from atgrpo.engines.base import EngineError
 
     quiet()
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # lines are news, also in a log file
     run = {"fit": commands.fit, "evaluate": commands.score, "rollout": commands.rollout, "export": commands.export}
     try:
         run[args.command](args)

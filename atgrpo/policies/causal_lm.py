@@ -37,8 +37,8 @@ class CausalLMPolicy(nn.Module):
         trainable: False freezes the policy: it plays, its optimiser is not made.
 
     Raises:
-        ValueError: the architecture changes its logits after the head (soft-capping, scaling), which the packed
-            forward pass would miss.
+        ValueError: the architecture changes its logits after the head (soft-capping, scaling), or attends within a
+            window; the packed forward pass would miss both.
     """
 
     def __init__(
@@ -68,6 +68,10 @@ class CausalLMPolicy(nn.Module):
         known = ("final_logit_softcapping", "logit_scale", "logits_scaling")
         if changed := [name for name in known if getattr(self.model.config, name, None)]:
             raise ValueError(f"{model} got {', '.join(changed)} in its configuration, expected plain logits")
+        if "sliding_attention" in (getattr(self.model.config, "layer_types", None) or ()):
+            raise ValueError(
+                f"{model} got layers of sliding attention, expected full attention: packing replaces the mask"
+            )
         for module in self.model.modules():
             if isinstance(module, nn.Dropout):
                 module.p = 0.0
@@ -97,10 +101,8 @@ class CausalLMPolicy(nn.Module):
             entropy_grad=entropy_grad,
         )
         flat = torch.zeros_like(batch.weights)
-        # The sum ties an all-padding minibatch to the graph: its backward pass runs and gives zeros.
-        place = flat + 0.0 * hidden.float().sum()
         at = (rows, columns)
-        return TokenScores(place.index_put(at, logprobs), flat.index_put(at, entropy))
+        return TokenScores(flat.index_put(at, logprobs), flat.index_put(at, entropy))
 
     def export_weights(self) -> Iterator[tuple[str, Tensor]]:
         """(name in the Hugging Face checkpoint, tensor), one parameter at a time; tied parameters once."""

@@ -6,6 +6,7 @@ is applied to a fork and credited, one is chosen, and its state is where the wal
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -153,7 +154,13 @@ class Walk:
         for i, completion in enumerate(completions):
             fork = env.fork()
             action = fork.parse(agent, completion.text)
-            candidates.append(Candidate(self.branch + i, completion, action, fork.step(agent, action), fork))
+            result = fork.step(agent, action)
+            if any(r is not None and not math.isfinite(r) for r in (result.team_reward, result.local_reward)):
+                name = type(env).__name__
+                raise ValueError(
+                    f"{name}.step got rewards {result}, expected finite numbers, or None for a missing one"
+                )
+            candidates.append(Candidate(self.branch + i, completion, action, result, fork))
         credits = yield from self.judge(index, candidates)
         chosen = self.choose(stage.turn, agent, credits)
         return Node(index, agent, stage.turn, request.prompt_ids, observation, tuple(candidates), credits, chosen)

@@ -152,6 +152,7 @@ class RolloutDataModule(L.LightningDataModule):
             self._module.trainable,
             self.batching,
             seed=stable_seed(self.seed, "minibatches", number),
+            skip_zero=self._module.loss.entropy == 0,
         )
         if self.batching.steps_per_iteration > 1:
             plan = self._module.with_old_logprobs(plan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -68,11 +69,14 @@ def evaluate(
     seed: int,
     on_done: Callable[[], object] = lambda: None,
 ) -> tuple[Score, list[Rollout]]:
-    """Plays every sample once and scores the team."""
+    """Plays every sample once and scores the team on those that could be judged."""
     if not samples:
         raise ValueError("evaluation got no held-out samples, expected at least one")
     rollouts = team.play(samples, evaluation_sampler(training, mode), seed=seed, on_done=on_done)
-    low, high = bootstrap_interval([r.outcome for r in rollouts])
-    n = len(rollouts)
-    by_turn = tuple(sum(level) / n for level in zip(*(r.success_by_turn for r in rollouts), strict=True))
-    return Score(mode, sum(r.outcome for r in rollouts) / n, low, high, by_turn, n), rollouts
+    judged = [r for r in rollouts if not math.isnan(r.outcome)]
+    if not judged:
+        raise ValueError(f"evaluation got no verdict on any of {len(samples)} samples, expected a judge that works")
+    n = len(judged)
+    low, high = bootstrap_interval([r.outcome for r in judged])
+    by_turn = tuple(sum(level) / n for level in zip(*(r.success_by_turn for r in judged), strict=True))
+    return Score(mode, sum(r.outcome for r in judged) / n, low, high, by_turn, n), rollouts

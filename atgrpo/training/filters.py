@@ -22,6 +22,12 @@ class GroupFilter:
     mode: Literal["none", "drop", "replace"] = "none"
     cap: float = 2.0
 
+    def __post_init__(self) -> None:
+        if self.mode not in ("none", "drop", "replace") or self.cap < 1:
+            raise ValueError(
+                f"group_filter got mode={self.mode!r}, cap={self.cap}, expected none, drop or replace; 1 or more"
+            )
+
     def missing(self, rollouts: Sequence[Rollout], wanted: int) -> int:
         """How many further prompts to grow, given what has been grown and scored."""
         if self.mode != "replace":

@@ -15,8 +15,8 @@ from atgrpo.types import Rollout, Turn
 
 
 def mean(values: Iterable[float | None]) -> float:
-    """Of those that are there; NaN if none is."""
-    known = [v for v in values if v is not None]
+    """Of those that are there (neither None nor NaN); NaN if none is."""
+    known = [v for v in values if v is not None and not math.isnan(v)]
     return sum(known) / len(known) if known else math.nan
 
 

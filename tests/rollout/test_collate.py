@@ -16,8 +16,10 @@ from tests.rollout.helpers import make_rollout, make_turn
 EOS, PAD = 3, 0
 
 
-def batches(turns: list[Turn], batching: Batching | None = None, policies: tuple[str, ...] = ("p",)) -> list[Minibatch]:
-    return make_minibatches([make_rollout(*turns)], policies, batching or Batching(), seed=0)
+def batches(
+    turns: list[Turn], batching: Batching | None = None, policies: tuple[str, ...] = ("p",), *, skip_zero: bool = True
+) -> list[Minibatch]:
+    return make_minibatches([make_rollout(*turns)], policies, batching or Batching(), seed=0, skip_zero=skip_zero)
 
 
 def many(n: int, seed: int = 0) -> list[Turn]:
@@ -71,14 +73,14 @@ def test_lengths_decide_what_is_trained_and_not_ids_that_look_like_padding() -> 
 @given(n=st.integers(1, 12), seed=st.integers(0, 50), budget=st.integers(1, 60), parts=st.integers(1, 3))
 def test_exactly_the_sampled_ids_are_trained_in_order_once_per_pass(n: int, seed: int, budget: int, parts: int) -> None:
     turns = many(n, seed)
-    batching = Batching(ppo_epochs=2, minibatches=parts, tokens_per_microbatch=budget, skip_zero_advantage=False)
-    plan = batches(turns, batching)
+    batching = Batching(ppo_epochs=2, minibatches=parts, tokens_per_microbatch=budget)
+    plan = batches(turns, batching, skip_zero=False)
     assert trained_ids(plan) == sorted([turn.completion.token_ids for turn in turns] * 2)
 
 
 @given(seed=st.integers(0, 50), budget=st.integers(1, 80))
 def test_a_microbatch_fits_the_budget_unless_one_response_alone_does_not(seed: int, budget: int) -> None:
-    for batch in batches(many(10, seed), Batching(tokens_per_microbatch=budget, skip_zero_advantage=False)):
+    for batch in batches(many(10, seed), Batching(tokens_per_microbatch=budget), skip_zero=False):
         assert batch.token_ids.numel() <= budget or (batch.token_ids.shape[0] == 1 and batch.branch_ids.max() == 1)
 
 
@@ -153,7 +155,7 @@ def test_turns_without_an_advantage_are_out_of_the_loss_and_its_denominator() ->
 def test_zero_advantages_are_not_computed_but_stay_in_the_denominator() -> None:
     turns = [make_turn((5, 6), advantage=1.0), make_turn((7, 8, 9), advantage=0.0)]
     [skipped] = batches(turns)
-    [computed] = batches(turns, Batching(skip_zero_advantage=False))
+    [computed] = batches(turns, skip_zero=False)
     assert trained_ids([skipped]) == [(5, 6)]
     assert trained_ids([computed]) == [(5, 6), (7, 8, 9)]
     assert skipped.denominator == computed.denominator == 5.0
@@ -209,3 +211,12 @@ def test_another_device_gets_every_tensor() -> None:
 def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"got .*, expected"):
         Batching(**settings)
+
+
+def test_equal_responses_are_computed_once_and_weigh_as_many() -> None:
+    same = [make_turn((5, 6), (1, 2), advantage=1.0) for _ in range(3)]
+    other = make_turn((5, 6), (1, 2), advantage=-3.0)
+    [batch] = batches([*same, other])
+    assert batch.branch_ids.tolist() == [[0, 0, 1, 1, 2, 2]]
+    assert batch.weights.tolist() == [[0, 0, 3, 3, 1, 1]]
+    assert batch.denominator == 8.0

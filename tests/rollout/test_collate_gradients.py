@@ -24,8 +24,9 @@ def tiny() -> CausalLMPolicy:
     return CausalLMPolicy("tiny")
 
 
-def plan(turns: list[Turn], **settings: object) -> list[Minibatch]:
-    return make_minibatches([make_rollout(turn) for turn in turns], ["p"], Batching(**settings), seed=0)
+def plan(turns: list[Turn], *, skip_zero: bool = True, **settings: object) -> list[Minibatch]:
+    rollouts = [make_rollout(turn) for turn in turns]
+    return make_minibatches(rollouts, ["p"], Batching(**settings), seed=0, skip_zero=skip_zero)
 
 
 @pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean"])
@@ -40,7 +41,7 @@ def test_the_budget_of_a_microbatch_does_not_change_the_gradient(
 
 
 def test_leaving_out_zero_advantages_does_not_change_the_gradient(tiny: CausalLMPolicy) -> None:
-    short, full = plan(TURNS), plan(TURNS, skip_zero_advantage=False)
+    short, full = plan(TURNS), plan(TURNS, skip_zero=False)
     assert short[0].loss_mask.sum() < full[0].loss_mask.sum()
     assert_same(gradients(tiny, short), gradients(tiny, full))
 

@@ -32,12 +32,15 @@ class SavedIteration:
 
 
 def saved_iterations(folder: Path) -> list[SavedIteration]:
-    """The whole checkpoints in ``folder``, oldest first."""
+    """The whole checkpoints in ``folder``, oldest first.
+
+    By the time they were written, not by number: a run that was set back goes on from what it wrote last.
+    """
     found = []
-    for meta in folder.glob(f"iteration_*/{META}"):
+    for meta in sorted(folder.glob(f"iteration_*/{META}"), key=lambda path: path.stat().st_mtime_ns):
         data = json.loads(meta.read_text())
         found.append(SavedIteration(meta.parent, data["iteration"], data["score"]))
-    return sorted(found, key=lambda saved: saved.iteration)
+    return found
 
 
 class IterationCheckpoint(Checkpoint):

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from atgrpo.data.reasoning_gym import ReasoningGym
+from atgrpo.envs.answers import equal
+
+
+def test_splits_are_disjoint_and_scorable() -> None:
+    data = ReasoningGym(
+        "chain_sum", train_size=200, heldout_size=100, min_terms=2, max_terms=2, min_digits=1, max_digits=2
+    )
+    train, heldout = data.split("train"), data.split("heldout")
+    assert (len(train), len(heldout)) == (200, 100)
+    assert len({s.prompt for s in (*train, *heldout)}) == 300
+    assert len({s.id for s in (*train, *heldout)}) == 300
+    assert all(equal(s.answer, s.answer) for s in heldout)
+
+
+def test_seeds_next_to_each_other_share_little() -> None:
+    one, same, other = (
+        {s.prompt for s in ReasoningGym("chain_sum", heldout_size=50, seed=seed).split("heldout")} for seed in (0, 0, 1)
+    )
+    assert one == same
+    assert len(one & other) < 10
+
+
+def test_a_task_that_cannot_be_judged_is_refused() -> None:
+    with pytest.raises(ValueError, match="task got 'caesar_cipher', expected one whose answers are numbers"):
+        ReasoningGym("caesar_cipher").split("heldout")
+
+
+def test_answers_that_cannot_be_judged_are_counted(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    entries = [{"question": f"q{i}", "answer": "A" if i % 2 else str(i), "metadata": {}} for i in range(40)]
+    monkeypatch.setattr(ReasoningGym, "_dataset", lambda self, name, size: entries)
+    with caplog.at_level(logging.WARNING):
+        assert [s.answer for s in ReasoningGym("x", heldout_size=3).split("heldout")] == ["0", "2", "4"]
+    assert "refused 2 answers" in caplog.text
+
+
+def test_more_problems_than_exist_are_refused() -> None:
+    data = ReasoningGym("chain_sum", heldout_size=500, min_terms=2, max_terms=2, min_digits=1, max_digits=1)
+    with pytest.raises(ValueError, match="heldout_size got 500, expected at most about"):
+        data.split("heldout")
+
+
+@pytest.mark.parametrize(
+    ("task", "settings", "message"),
+    [
+        ("no_such_task", {}, "task got 'no_such_task'"),
+        ("chain_sum", {"terms": 3}, "settings of 'chain_sum' got {'terms': 3}"),
+        ("chain_sum", {"min_terms": -1}, "settings of 'chain_sum' got"),
+    ],
+)
+def test_wrong_names_and_settings_are_refused(task: str, settings: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ReasoningGym(task, **settings).split("train")
+
+
+def test_an_empty_split_is_refused() -> None:
+    with pytest.raises(ValueError, match="train_size got 0, expected at least 1"):
+        ReasoningGym("chain_sum", train_size=0)
