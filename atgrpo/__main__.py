@@ -1,6 +1,9 @@
 """``python -m atgrpo``."""
 
+import os
 import sys
+
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # read when torch is first imported
 
 from atgrpo.cli.main import main
 

@@ -136,9 +136,11 @@ def _build(config: DictConfig) -> Parts:
 
 
 def quiet() -> None:
-    """Lightning's and transformers' notices about hardware and loading say nothing that a run does not print itself."""
+    """Notices of other packages about hardware and loading say nothing that a run does not print itself."""
     for name in ("lightning", "lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    for name in ("bitsandbytes", "vllm", "torch.distributed"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="lightning")
     from transformers.utils import logging as transformers_logging
 

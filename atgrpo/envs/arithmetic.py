@@ -41,6 +41,32 @@ def evaluate(expression: str, *, max_operations: int | None = None) -> Fraction:
     Raises:
         ArithmeticSyntaxError: not such an expression, too long, too deep, too large, or a division by zero.
     """
+    tree, source = _parsed(expression)
+    operations = sum(isinstance(node, ast.BinOp) for node in ast.walk(tree))
+    if max_operations is not None and operations > max_operations:
+        raise ArithmeticSyntaxError(f"more than {max_operations} operations")
+    return _value(tree, source, MAX_DEPTH)
+
+
+def milestones(expression: str) -> dict[Fraction, float]:
+    """Value of each part of an expression -> share of the expression's operations that it takes.
+
+    ``4*6+5-3`` gives ``{24: 1/3, 29: 2/3, 26: 1}``; where two parts have one value, the larger share counts.
+
+    Raises:
+        ArithmeticSyntaxError: as ``evaluate``.
+    """
+    tree, source = _parsed(expression)
+    parts = {node: sum(isinstance(n, ast.BinOp) for n in ast.walk(node)) for node in ast.walk(tree)}
+    shares: dict[Fraction, float] = {}
+    for node, operations in parts.items():
+        if isinstance(node, ast.BinOp):
+            value = _value(node, source, MAX_DEPTH)
+            shares[value] = max(shares.get(value, 0.0), operations / parts[tree])
+    return shares
+
+
+def _parsed(expression: str) -> tuple[ast.expr, str]:
     source = expression.strip()
     if len(source) > MAX_LENGTH:
         raise ArithmeticSyntaxError(f"longer than {MAX_LENGTH} characters")
@@ -50,13 +76,9 @@ def evaluate(expression: str, *, max_operations: int | None = None) -> Fraction:
     if not _ALLOWED.fullmatch(source):
         raise ArithmeticSyntaxError("not an arithmetic expression")
     try:
-        tree = ast.parse(source, mode="eval").body
+        return ast.parse(source, mode="eval").body, source
     except (SyntaxError, MemoryError, RecursionError):
         raise ArithmeticSyntaxError("not an arithmetic expression") from None
-    operations = sum(isinstance(node, ast.BinOp) for node in ast.walk(tree))
-    if max_operations is not None and operations > max_operations:
-        raise ArithmeticSyntaxError(f"more than {max_operations} operations")
-    return _value(tree, source, MAX_DEPTH)
 
 
 def to_text(value: Fraction) -> str:

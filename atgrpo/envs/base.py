@@ -19,7 +19,7 @@ class Environment(ABC):
 
     roles: ClassVar[tuple[str, ...]]
     """Every role the task knows, in turn order."""
-    step_rewards_complete: ClassVar[bool] = False
+    step_rewards_complete: bool = False
     """True when a step's own reward says how good the step was; ``credit: step`` warns where it is False."""
 
     @abstractmethod

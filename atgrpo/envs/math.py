@@ -6,10 +6,11 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Self
 
 from atgrpo.envs.answers import JudgeError, equal, final_answer, is_scorable
-from atgrpo.envs.arithmetic import ArithmeticSyntaxError, evaluate, to_text
+from atgrpo.envs.arithmetic import ArithmeticSyntaxError, evaluate, milestones, to_text
 from atgrpo.envs.base import Environment
 from atgrpo.types import Action, Message, Observation, Sample, StepResult
 
@@ -69,6 +70,10 @@ class MathTeam(Environment):
     a wrong one and -1 for none (the expression fails, no box); ``\boxed{?}`` ("not yet") earns 0. Where the judge
     crashes both are None and ``success`` is NaN.
 
+    With ``max_operations`` and a sample whose ``meta`` has a gold ``expression``, the tool's local reward for a value
+    is instead the progress it makes: the share of the gold expression's operations that its values have covered, minus
+    what was covered before. Over an episode it adds up to 1 at most, however often a part is computed again.
+
     Args:
         max_operations: Operations allowed in one tool call; problems with more need several turns. A step's reward
             then does not say how good the step was (``step_rewards_complete`` is False).
@@ -91,8 +96,7 @@ class MathTeam(Environment):
             raise ValueError(f"max_operations got {max_operations}, expected at least 1 or None")
         if not 0 <= shots <= len(demonstrations):
             raise ValueError(f"shots got {shots}, expected 0 to {len(demonstrations)}")
-        # An instance's own answer to what is otherwise a fact about the class.
-        self.step_rewards_complete = max_operations is None  # type: ignore[misc]
+        self.step_rewards_complete = max_operations is None
         self._max_operations = max_operations
         shown = demonstrations[len(demonstrations) - shots :]
         tool, reasoner = _system(tool_prompt), _system(reasoner_prompt)
@@ -106,6 +110,8 @@ class MathTeam(Environment):
         }
         self._sample: Sample | None = None
         self._history: tuple[Move, ...] = ()
+        self._milestones: dict[Fraction, float] = {}
+        self._covered = 0.0
         self._done = False
         self._success = 0.0
 
@@ -118,6 +124,8 @@ class MathTeam(Environment):
         if not is_scorable(sample.answer):
             raise ValueError(f"sample {sample.id!r} got answer {sample.answer!r}, expected a number or an expression")
         self._sample, self._history, self._done, self._success = sample, (), False, 0.0
+        partly = self._max_operations is not None and "expression" in sample.meta
+        self._milestones, self._covered = milestones(sample.meta["expression"]) if partly else {}, 0.0
 
     def observe(self, agent: str) -> Observation:
         """System text, demonstrations, then the agent's own dialogue so far with what the team did in between."""
@@ -156,8 +164,16 @@ class MathTeam(Environment):
         self._done = agreed
         if leads:
             self._success = float(right)
-        local = float(right) if move.value is not None or move.pending else -1.0
-        return StepResult(float(right), local, self._done)
+        return StepResult(float(right), self._local_reward(move, right), self._done)
+
+    def _local_reward(self, move: Move, right: bool) -> float:
+        if move.value is None:
+            return 0.0 if move.pending else -1.0
+        if move.agent != "tool" or not self._milestones:
+            return float(right)
+        before = self._covered
+        self._covered = max(before, self._milestones.get(evaluate(move.value), 0.0))
+        return self._covered - before
 
     @property
     def done(self) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atgrpo.envs.arithmetic import MAX_MAGNITUDE, ArithmeticSyntaxError, evaluate, to_text
+from atgrpo.envs.arithmetic import MAX_MAGNITUDE, ArithmeticSyntaxError, evaluate, milestones, to_text
 
 
 @pytest.mark.parametrize(
@@ -153,3 +153,9 @@ def test_to_text_is_short(value: Fraction, text: str) -> None:
 @given(st.fractions(max_denominator=20_000))
 def test_to_text_loses_nothing(value: Fraction) -> None:
     assert Fraction(to_text(value)) == value
+
+
+def test_milestones_are_the_values_of_the_parts() -> None:
+    assert milestones("4*6+5-3") == {24: pytest.approx(1 / 3), 29: pytest.approx(2 / 3), 26: 1.0}
+    assert milestones("2*(3+4)") == {7: 0.5, 14: 1.0}
+    assert milestones("12") == {}
