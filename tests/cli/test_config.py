@@ -53,7 +53,8 @@ def test_a_recipe_anywhere_may_build_on_the_shipped_configuration(tmp_path: Path
     recipe = tmp_path / "mine.yaml"
     recipe.write_text(
         "defaults: [config, {override advantage: rloo}, _self_]\n"
-        "agents: {tool: a, reasoner: b}\noptimizer: {lr: 1e-5}\npolicies: {b: {model: tiny}}\noptimizers: {b: {lr: 3e-5}}\n"
+        "agents: {tool: a, reasoner: b}\noptimizer: {lr: 1e-5}\n"
+        "policies: {b: {model: tiny}}\noptimizers: {b: {lr: 3e-5}}\n"
     )
     config = load(recipe, [])
     assert config.advantage._target_.endswith("RLOO")
