@@ -23,9 +23,9 @@ NEVER_NAMED = [
         ("download.pytorch", ".org"),
         ("registry.npmjs", ".org"),
         ("deb.debian", ".org"),
-        ("/wo", "rk/"),
         ("/ro", "ot/"),
-        ("/tmp", "/w/"),
+        ("/ho", "me/"),
+        ("/Us", "ers/"),
     ]
 ]
 
