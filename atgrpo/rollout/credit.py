@@ -7,7 +7,7 @@ The team reward is a level (how good the state is), the local reward is what one
 rule           sampler   credit of a step
 =============  ========  ====================================================================================
 step           both      team and local right after the step itself (seed rule of AT-GRPO)
-continuation   tree      team at the end of a one-response-per-step playout from the candidate; own local
+continuation   tree      mean team at the ends of one-response-per-step playouts from the candidate; own local
 backup         tree      mean team over all that was grown below the candidate; own local
 return_to_go   parallel  final team; mean of the same agent's locals from this step on
 outcome        parallel  final team; mean of all locals of the trajectory: one number for every step of it
@@ -33,9 +33,14 @@ def mix(alpha: float, team: float | None, local: float | None) -> float | None:
     return None if team is None or local is None else alpha * team + local
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def mean_known(values: Sequence[float | None]) -> float | None:
+    """Mean of those that are there; missing if none is."""
     known = [v for v in values if v is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None
+    return sum(known) / len(known) if known else None
+
+
+def _mean_of_all(values: Sequence[float | None]) -> float | None:
+    return None if None in values else mean_known(values)
 
 
 def step_credit(alpha: float, candidate: Candidate) -> float | None:
@@ -49,11 +54,11 @@ def trajectory_credits(alpha: float, path: Path, rule: ParallelCredit) -> list[f
     if rule == "step":
         return [step_credit(alpha, node.pick) for node in path.nodes]
     if rule == "outcome":
-        return [mix(alpha, path.team_reward, _mean(locals_))] * len(path.nodes)
+        return [mix(alpha, path.team_reward, _mean_of_all(locals_))] * len(path.nodes)
     credits = []
     for i, node in enumerate(path.nodes):
         own = [local for later, local in zip(path.nodes[i:], locals_[i:], strict=True) if later.agent == node.agent]
-        credits.append(mix(alpha, path.team_reward, _mean(own)))
+        credits.append(mix(alpha, path.team_reward, _mean_of_all(own)))
     return credits
 
 
@@ -80,5 +85,5 @@ def backed_up_credits(
             locals_ = [c.result.local_reward for c in node.candidates]
             credits[number] = tuple(mix(alpha, v, local) for v, local in zip(values, locals_, strict=True))
             values_of_stage += [v for v in values if v is not None]
-        below = _mean(values_of_stage)
+        below = mean_known(values_of_stage)
     return [credits[number] for number in range(len(nodes))]

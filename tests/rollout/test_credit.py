@@ -8,7 +8,8 @@ from atgrpo.rollout.credit import ParallelCredit
 from atgrpo.rollout.parallel import ParallelSampler
 from atgrpo.rollout.selection import First
 from atgrpo.rollout.tree import TreeSampler
-from tests.rollout.helpers import Played, play, table
+from atgrpo.types import Request
+from tests.rollout.helpers import Played, play, prompt_of, table
 
 SINGLE = {"a": "pa"}
 # b answers a1 with 5 and a2 with -1: by its own step a2 looks better, in the end a1 is.
@@ -31,6 +32,19 @@ def test_continuation_takes_the_level_at_the_end_of_a_playout_and_the_own_local(
     assert played.credits == approx({("a", 0): [6.1, 1.2], ("b", 0): [6.0, 2.0]})
     assert played.prompts == [["a:"], ["b:a1", "b:a2"], ["b:a1"]]
     assert [[r.n for r in requests] for requests in played.rounds] == [[2], [1, 1], [2]]
+
+
+def test_equal_candidates_share_the_mean_of_their_playouts() -> None:
+    ends = iter(["0/0", "4/0", "9/0"])  # what b says after a's three candidates, then b's own candidates
+
+    def script(request: Request, i: int) -> str:
+        if prompt_of(request) == "a:":
+            return ["1/0", "1/0", "2/0"][i]
+        return next(ends, "0/0")
+
+    played = play(TreeSampler(turns=1, branches=3, credit="continuation"), script)
+    # a1 twice: levels 1 and 5, mean 3; a2: level 11.
+    assert played.credits["a", 0] == [3.0, 3.0, 11.0]
 
 
 def test_playouts_that_are_not_trained_on_are_only_counted() -> None:
