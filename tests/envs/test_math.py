@@ -161,16 +161,16 @@ def test_bounded_operations_show_a_dialogue_of_two_turns() -> None:
     problem = TWO_CALLS[-1].prompt
     assert chat(env, "tool")[1:5] == [
         ("user", problem),
-        ("assistant", "35-7-6"),
-        ("user", f"Tool: 35-7-6 = 22\nReasoner: ?\n{problem}"),
-        ("assistant", "22-4"),
+        ("assistant", "5*4-3"),
+        ("user", f"Tool: 5*4-3 = 17\nReasoner: ?\n{problem}"),
+        ("assistant", "17-6"),
     ]
     act(env, "tool", "1")
     assert chat(env, "reasoner")[1:5] == [
-        ("user", f"{problem}\nTool: 35-7-6 = 22"),
+        ("user", f"{problem}\nTool: 5*4-3 = 17"),
         ("assistant", r"\boxed{?}"),
-        ("user", "Tool: 22-4 = 18"),
-        ("assistant", r"\boxed{18}"),
+        ("user", "Tool: 17-6 = 11"),
+        ("assistant", r"\boxed{11}"),
     ]
 
 
