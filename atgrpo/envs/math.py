@@ -53,7 +53,7 @@ TWO_CALLS = (
         ("4*6+5", "29-3"),
     ),
     Demonstration(
-        "Amy had 45 coins, spent 7, lost 6, lent 9 and gave away 4. How many coins are left?", ("45-7-6", "32-9-4")
+        "Amy had 46 coins, spent 7, lost 6, lent 9 and gave away 4. How many coins are left?", ("46-7-6", "33-9-4")
     ),
     Demonstration(
         "Joe bakes 5 trays of 4 cookies, eats 3 and gives away 6. How many cookies are left?", ("5*4-3", "17-6")

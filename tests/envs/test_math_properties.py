@@ -94,8 +94,8 @@ def test_repeating_itself_earns_no_more_than_standing_still() -> None:
     assert rewards == [0.0] * 6
 
 
-def _template_of(demonstration: Demonstration, steps: int) -> tuple[Template, dict[str, int]]:
-    for template in TEMPLATES[steps]:
+def _template_of(demonstration: Demonstration) -> tuple[Template, dict[str, int]]:
+    for template in (template for templates in TEMPLATES.values() for template in templates):
         pattern = re.sub(r"\\\{([a-e])\\\}", r"(?P<\1>\\d+)", re.escape(template.text)).replace(
             r"\{n\}", r"(?P<n>\w+)", 1
         )
@@ -105,10 +105,7 @@ def _template_of(demonstration: Demonstration, steps: int) -> tuple[Template, di
     raise AssertionError(f"{demonstration.prompt!r} is of no template")
 
 
-@pytest.mark.parametrize(("demonstrations", "steps"), [(SINGLE_CALL, 2), (TWO_CALLS, 3)])
-def test_demonstrations_are_of_the_training_side_and_never_a_sample(
-    demonstrations: tuple[Demonstration, ...], steps: int
-) -> None:
-    for demonstration in demonstrations:
-        template, numbers = _template_of(demonstration, steps)
-        assert split_of(template, numbers) == "train"
+@pytest.mark.parametrize("demonstration", [*SINGLE_CALL, *TWO_CALLS], ids=lambda demonstration: demonstration.prompt)
+def test_demonstrations_are_of_the_training_side_and_never_a_sample(demonstration: Demonstration) -> None:
+    template, numbers = _template_of(demonstration)
+    assert split_of(template, numbers) == "train"
