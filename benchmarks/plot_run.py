@@ -50,7 +50,7 @@ def plot(run: Path, to: Path) -> None:
     for tag in sorted(t for t in tags if t.startswith("rollout/") and t.endswith("/reward")):
         rewards.plot(*tags[tag], label=tag.split("/")[1])
     rewards.set(title="reward of all candidates, by agent")
-    for phase in ("sync", "rollout", "score", "train"):
+    for phase in ("sync", "rollout", "prepare", "train"):
         seconds.plot(*tags[f"seconds/{phase}"], label=phase)
     seconds.set(title="seconds", ylim=(0, None))
     for axis in (success, rewards, seconds):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import lightning as L
 from hydra.errors import InstantiationException
@@ -15,15 +16,32 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from atgrpo.cli.config import ConfigError
-from atgrpo.training.callbacks.checkpoint import IterationCheckpoint
+from atgrpo.data.base import Split
+from atgrpo.envs.base import Environment
+from atgrpo.policies.sources import model_folder
+from atgrpo.rollout.collate import Batching
+from atgrpo.rollout.parallel import ParallelSampler
+from atgrpo.training.callbacks.advantage import AdvantageCallback
 from atgrpo.training.callbacks.console import Console
+from atgrpo.training.callbacks.grpo import GRPO
 from atgrpo.training.callbacks.metrics import IterationMetrics
 from atgrpo.training.callbacks.stop import GracefulStop
 from atgrpo.training.datamodule import RolloutDataModule
-from atgrpo.training.module import MultiPolicyModule
+from atgrpo.training.filters import GroupFilter
+from atgrpo.training.module import LossSettings, MultiPolicyModule, Schedule
 from atgrpo.training.team import Team, check_roles
 
 CHECKPOINTS = "checkpoints"
+
+
+TRAINER_SETTINGS = {"accelerator", "devices", "precision", "deterministic", "benchmark", "profiler", "detect_anomaly"}
+"""What a recipe may set of Lightning's trainer; the rest follows from the recipe itself."""
+PRECISIONS = ("32-true", "bf16-mixed")
+
+
+def make(node: Any) -> Any:
+    """Instantiates a node with plain lists and dictionaries; nothing for null."""
+    return None if node is None else instantiate(node, _convert_="all")
 
 
 @dataclass(frozen=True)
@@ -33,18 +51,24 @@ class Parts:
     config: DictConfig
     sampler: Any
     data: Any
-    advantage: Any
-    batching: Any
+    advantage: AdvantageCallback
+    batching: Batching
+    loss: LossSettings
+    schedule: Schedule
+    group_filter: GroupFilter
+    heldout: L.Callback | None
+    samples: L.Callback | None
+    environment: Callable[[], Environment]
 
     def module(self) -> MultiPolicyModule:
         """The LightningModule; policies are loaded by its ``configure_model``."""
         c = self.config
         return MultiPolicyModule(
-            policies={name: instantiate(node) for name, node in c.policies.items()},
-            optimizers={name: instantiate(node) for name, node in c.optimizers.items()},
-            schedule=instantiate(c.schedule),
+            policies={name: make(node) for name, node in c.policies.items()},
+            optimizers={name: make(node) for name, node in c.optimizers.items()},
+            schedule=self.schedule,
             total_steps=c.iterations * self.batching.steps_per_iteration,
-            loss=instantiate(c.loss),
+            loss=self.loss,
             clip_norm=c.clip_norm,
             temperature=self.sampler.temperature,
         )
@@ -52,15 +76,16 @@ class Parts:
     def start_team(self, policies: Mapping[str, Any]) -> Team:
         """Starts the engine for ``policies``."""
         c = self.config
+        start = time.perf_counter()
         team = Team(
-            engine=instantiate(c.engine),
-            environment=instantiate(c.env),
+            engine=make(c.engine),
+            environment=self.environment,
             agents=dict(c.agents),
             policies=policies,
             max_prompt_tokens=c.max_prompt_tokens,
             workers=c.workers,
         )
-        print(f"engine: {team.engine.name}", flush=True)
+        print(f"engine: {team.engine.name}, started in {time.perf_counter() - start:.1f} s")
         return team
 
     def datamodule(self) -> RolloutDataModule:
@@ -71,7 +96,7 @@ class Parts:
             sampler=self.sampler,
             prompts_per_iteration=self.config.prompts_per_iteration,
             batching=self.batching,
-            group_filter=instantiate(self.config.group_filter),
+            group_filter=self.group_filter,
             seed=self.config.seed,
         )
 
@@ -79,14 +104,14 @@ class Parts:
         """The trainer with every callback of a run that is kept in ``run``."""
         c = self.config
         metrics = IterationMetrics()
-        checkpoint: IterationCheckpoint = instantiate(c.checkpoint)(run / CHECKPOINTS)
-        samples = instantiate(c.samples)
-        heldout = instantiate(c.heldout)
-        callbacks = [self.advantage, GracefulStop(), metrics, Console(metrics, c.agents), samples, heldout, checkpoint]
-        trainer: L.Trainer = instantiate(c.trainer)(
+        # A stop that is asked for while the team is being scored still counts: the stop stands behind the score.
+        wanted = [self.advantage, metrics, Console(metrics, c.agents), self.samples, self.heldout, GracefulStop()]
+        callbacks = [callback for callback in wanted if callback is not None]
+        logger = make(c.logger)
+        trainer: L.Trainer = make(c.trainer)(
             max_epochs=c.iterations,
-            callbacks=callbacks,
-            logger=instantiate(c.logger)(save_dir=str(run)),
+            callbacks=[*callbacks, make(c.checkpoint)(run / CHECKPOINTS)],
+            logger=False if logger is None else logger(save_dir=str(run)),
             default_root_dir=str(run),
             reload_dataloaders_every_n_epochs=1,
             use_distributed_sampler=False,
@@ -94,45 +119,75 @@ class Parts:
             inference_mode=False,
             enable_progress_bar=False,
             enable_model_summary=False,
-            log_every_n_steps=1,
         )
         return trainer
 
 
 def build(config: DictConfig) -> Parts:
-    """Instantiates what is light and checks that the parts fit each other.
+    """Instantiates what is light, reads data and models, and checks that the parts fit each other.
 
     Raises:
-        ConfigError: a part refuses its settings, or two parts do not fit.
+        ConfigError: a part refuses its settings, is not there, or does not fit another.
     """
     try:
-        return _build(config)
+        _check_trainer(config.trainer)
+        parts = Parts(
+            config=config,
+            environment=make(config.env),
+            **{
+                name: make(config[name])
+                for name in (
+                    "sampler",
+                    "data",
+                    "advantage",
+                    "batching",
+                    "loss",
+                    "schedule",
+                    "group_filter",
+                    "heldout",
+                    "samples",
+                )
+            },
+        )
+        make(config.checkpoint)(Path())
+        _check(parts)
     except InstantiationException as error:
         raise ConfigError(str(error.__cause__ or error)) from error
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         raise ConfigError(str(error)) from error
+    return parts
 
 
-def _build(config: DictConfig) -> Parts:
-    parts = Parts(
-        config=config,
-        sampler=instantiate(config.sampler, _convert_="all"),
-        data=instantiate(config.data, _convert_="all"),
-        advantage=instantiate(config.advantage),
-        batching=instantiate(config.batching),
-    )
-    if parts.sampler.temperature <= 0:
-        raise ValueError(f"sampler.temperature: got {parts.sampler.temperature}, expected more than 0 to learn from")
+def _check_trainer(node: DictConfig) -> None:
+    if unknown := sorted(set(map(str, node)) - TRAINER_SETTINGS - {"_target_", "_partial_"}):
+        raise ValueError(f"trainer.{unknown[0]}: not for a recipe to set, expected some of {sorted(TRAINER_SETTINGS)}")
+    if node.precision not in PRECISIONS:
+        raise ValueError(f"trainer.precision: got {node.precision}, expected {' or '.join(PRECISIONS)}")
+    devices = node.devices
+    if devices != 1 and not (OmegaConf.is_list(devices) and len(devices) == 1):
+        raise ValueError(f"trainer.devices: got {devices}, expected 1 (or a list with one device)")
+
+
+def _check(parts: Parts) -> None:
+    config, sampler = parts.config, parts.sampler
+    if sampler.temperature <= 0:
+        raise ValueError(f"sampler.temperature: got {sampler.temperature}, expected more than 0 to learn from")
+    if isinstance(parts.advantage, GRPO) and not isinstance(sampler, ParallelSampler):
+        raise ValueError("advantage=grpo got a tree, expected trajectories: use sampler=parallel")
     if not any(node.get("trainable", True) for node in config.policies.values()):
         raise ValueError("policies: all have trainable=false, expected at least one that learns")
-    environment = instantiate(config.env, _convert_="all")()
+    for node in config.policies.values():
+        model_folder(node.model)
+    for split in get_args(Split):
+        if not parts.data.split(split):
+            raise ValueError(f"data got 0 samples in its {split} split, expected at least one")
+    environment = parts.environment()
     check_roles(config.agents, environment)
-    if parts.sampler.credit == "step" and not environment.step_rewards_complete:
+    if sampler.credit == "step" and not environment.step_rewards_complete:
         print(
             f"warning: {type(environment).__name__} has steps without a reward of their own, and sampler.credit=step "
             "teaches the team to avoid them; consider credit=continuation or backup (tree) or outcome (parallel)"
         )
-    return parts
 
 
 def quiet() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +14,13 @@ import torch
 from omegaconf import DictConfig
 from tqdm import tqdm
 
-from atgrpo.cli.build import Parts, build
+from atgrpo.cli.build import CHECKPOINTS, Parts, build
 from atgrpo.cli.config import ConfigError, find_recipe, load
 from atgrpo.cli.plan import plan_text
-from atgrpo.cli.runs import changed_settings, find_checkpoint, new_run, run_of
+from atgrpo.cli.runs import changed_settings, find_checkpoint, new_run, run_of, settings_of
 from atgrpo.policies.causal_lm import CausalLMPolicy
 from atgrpo.rollout.seeds import stable_seed
+from atgrpo.training.callbacks.checkpoint import SavedIteration, saved_iterations
 from atgrpo.training.evaluation import Mode, evaluate
 from atgrpo.training.report import tree_text
 from atgrpo.training.team import Team
@@ -35,20 +37,21 @@ def fit(args: argparse.Namespace) -> None:
     checkpoint = find_checkpoint(args.resume, config, recipe) if args.resume else None
     run = run_of(checkpoint) if checkpoint else new_run(config, recipe)
     print(f"run folder: {run}")
-    if checkpoint:
-        print(f"going on after iteration {checkpoint.iteration}")
-        for line in changed_settings(run, config):
-            print(f"  changed since the start: {line}")
-        if checkpoint.iteration >= config.iterations:
-            print(f"nothing to do: all {config.iterations} iterations are done; raise iterations= to train longer")
-            return
-    again = f"python -m atgrpo fit --config {args.config} --resume {run}"
+    if checkpoint and not _goes_on(checkpoint, config):
+        return
+    command = ["python", "-m", "atgrpo", "fit", "--config", args.config, "--resume", str(run), *args.overrides]
+    again = shlex.join(command)
     trainer = parts.trainer(run)
     datamodule = parts.datamodule()
     try:
         trainer.fit(parts.module(), datamodule=datamodule, ckpt_path=str(checkpoint.state) if checkpoint else None)
     except BaseException:
-        print(f"stopped in iteration {datamodule.finished + 1}; go on after the last saved one with: {again}")
+        saved = saved_iterations(run / CHECKPOINTS)
+        print(
+            f"stopped, saved up to iteration {saved[-1].iteration}; go on with: {again}"
+            if saved
+            else "nothing saved yet"
+        )
         raise
     if datamodule.finished < config.iterations:
         print(f"stopped and saved after iteration {datamodule.finished}; go on with: {again}")
@@ -56,12 +59,27 @@ def fit(args: argparse.Namespace) -> None:
         print(f"done: {run}")
 
 
+def _goes_on(checkpoint: SavedIteration, config: DictConfig) -> bool:
+    """Says from where and with what; False if there is nothing left to do."""
+    run = run_of(checkpoint)
+    print(f"going on after iteration {checkpoint.iteration}")
+    if config.seed != (before := settings_of(run).seed):
+        raise ConfigError(f"seed: got {config.seed}, expected the {before} that the run was started with")
+    for line in changed_settings(run, config):
+        print(f"  changed since the start: {line}")
+    if checkpoint.iteration >= config.iterations:
+        print(f"nothing to do: all {config.iterations} iterations are done; raise iterations= to train longer")
+    return checkpoint.iteration < config.iterations
+
+
 def score(args: argparse.Namespace) -> None:
     """Scores a team on held-out samples."""
+    if args.problems < 1:
+        raise ConfigError(f"--problems: got {args.problems}, expected 1 or more")
     with _team(args) as (parts, team):
         samples = parts.data.split("heldout")[: args.problems]
         for mode in get_args(Mode):
-            seed = stable_seed(parts.config.seed, "heldout", mode)
+            seed = stable_seed(args.seed, "heldout", mode)
             with tqdm(total=len(samples), desc=mode, unit="problem", leave=False, disable=None) as bar:
                 result, _ = evaluate(team, samples, parts.sampler, mode, seed=seed, on_done=bar.update)
             print(result)

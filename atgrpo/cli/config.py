@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import MISSING, DictConfig, OmegaConf
@@ -61,10 +62,15 @@ class Config:
 
 
 def find_recipe(name: str) -> Path:
-    """A recipe by its path, seen from where the user stands, else a shipped one by its name."""
-    for path in (Path(name), recipes_dir() / Path(name).name, recipes_dir() / f"{name}.yaml"):
-        if path.is_file():
-            return path.resolve()
+    """A recipe by its path, seen from where the user stands, else a shipped one by its name or as ``recipes/name``."""
+    path = Path(name)
+    # Any other folder is the user's own: a mistyped path must not start a shipped recipe of the same name.
+    shipped_names = (path.name, f"{path.name}.yaml") if str(path.parent) in (".", "recipes") else ()
+    for candidate in (path, *(recipes_dir() / shipped for shipped in shipped_names)):
+        if candidate.is_file():
+            if candidate.suffix != ".yaml":  # hydra adds the ending itself and would look for another file
+                raise ConfigError(f"recipe: got {name}, expected a file that ends in .yaml")
+            return candidate.resolve()
     shipped = ", ".join(sorted(p.stem for p in recipes_dir().glob("*.yaml")))
     raise ConfigError(f"recipe {name!r} does not exist, expected a file or one of: {shipped}")
 
@@ -77,15 +83,19 @@ def load(recipe: Path, overrides: Sequence[str]) -> DictConfig:
     """
     try:
         with initialize_config_dir(str(recipe.parent), version_base="1.3"):
-            searchpath = f"hydra.searchpath=[file://{conf_dir()}]"
-            composed = compose(recipe.stem, [searchpath, *map(_settable, overrides)])
+            shipped = str(conf_dir()).replace("'", r"\'")
+            composed = compose(recipe.stem, [f"hydra.searchpath=['file://{shipped}']", *map(_settable, overrides)])
         config = OmegaConf.merge(OmegaConf.structured(Config), composed)
         OmegaConf.resolve(config)
-        if missing := sorted(OmegaConf.missing_keys(config)):
-            raise ConfigError(f"{', '.join(missing)}: no value, set it in {recipe.name} or on the command line")
-    except (HydraException, OmegaConfBaseException) as error:
+    except yaml.YAMLError as error:
+        raise ConfigError(" ".join(str(error).split())) from error
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise ConfigError(_one_line(error)) from error
     assert isinstance(config, DictConfig)
+    if missing := sorted(OmegaConf.missing_keys(config)):
+        raise ConfigError(f"{', '.join(missing)}: no value, set it in {recipe.name} or on the command line")
+    _check_ranges(config)
+    _check_nodes(config)
     _spread(config)
     try:
         check_targets(OmegaConf.to_container(config))
@@ -100,12 +110,41 @@ def _settable(override: str) -> str:
     return f"++{override}" if key[:1].isalpha() and "." in key and "@" not in key and "/" not in key else override
 
 
+def _check_ranges(config: DictConfig) -> None:
+    for key, least in (("iterations", 1), ("prompts_per_iteration", 1), ("max_prompt_tokens", 1), ("workers", 0)):
+        if config[key] < least:
+            raise ConfigError(f"{key}: got {config[key]}, expected {least} or more")
+    if not config.clip_norm > 0:
+        raise ConfigError(f"clip_norm: got {config.clip_norm}, expected more than 0")
+    if not config.agents:
+        raise ConfigError("agents: got none, expected role: policy for each role that plays")
+
+
+def _check_nodes(config: DictConfig) -> None:
+    """Refuses a name where the node itself belongs: ``sampler: parallel`` in a recipe's body chooses no group."""
+    for key in (f.name for f in fields(Config) if f.type == "Any"):
+        node = config[key]
+        if isinstance(node, DictConfig) and "_target_" in node:
+            continue
+        hint = ""
+        if (conf_dir() / key).is_dir():
+            name = node if isinstance(node, str) else "NAME"
+            choose = f"defaults: [config, {{override {key}: {name}}}, _self_]"
+            hint = f"; choose a group with {choose} or {key}={name} on the command line"
+        if isinstance(node, DictConfig):
+            raise ConfigError(f"{key}: got no _target_, expected a mapping with one{hint}")
+        raise ConfigError(f"{key}: got {node!r}, expected a mapping{hint}")
+
+
 def _spread(config: DictConfig) -> None:
     """Writes out each policy and its optimiser: the common settings with its own on top."""
     used = list(dict.fromkeys(config.agents.values()))
     for group, common in (("policies", "policy"), ("optimizers", "optimizer")):
         if strangers := [name for name in config[group] if name not in used]:
             raise ConfigError(f"{group}.{strangers[0]}: no agent uses this policy, expected one of {', '.join(used)}")
+        for name, node in config[group].items():
+            if not isinstance(node, DictConfig | None):
+                raise ConfigError(f"{group}.{name}: got {node!r}, expected a mapping of settings that differ")
         own = {name: OmegaConf.merge(config[common], config[group].get(name) or {}) for name in used}
         config[group] = OmegaConf.create(own)
 

@@ -42,6 +42,7 @@ def parser() -> argparse.ArgumentParser:
     evaluate = commands.add_parser("evaluate", parents=[common, weights], help="score the team on held-out samples")
     evaluate.add_argument("--problems", type=int, default=256, help="how many held-out samples (default 256)")
     evaluate.add_argument("--agents", nargs="+", metavar="ROLE", help="let only these roles play, e.g. one agent alone")
+    evaluate.add_argument("--seed", type=int, default=0, help="another seed, other samples drawn (default 0)")
 
     rollout = commands.add_parser("rollout", parents=[common, weights], help="grow one tree and print it")
     rollout.add_argument("--split", choices=("train", "heldout"), default="train", help="where the sample is from")
@@ -60,6 +61,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown := [word for word in rest if "=" not in word or word.startswith("-")]:
         reader.error(f"unknown argument {unknown[0]}; settings are given as key=value")
     args.overrides += rest
+    if args.command == "evaluate" and args.agents:
+        # A list of roles has no end of its own and takes the settings behind it.
+        args.overrides += [word for word in args.agents if "=" in word]
+        args.agents = [word for word in args.agents if "=" not in word]
+        if not args.agents:
+            reader.error("argument --agents: expected at least one role")
     from atgrpo.cli import commands
     from atgrpo.cli.build import quiet
     from atgrpo.engines.base import EngineError

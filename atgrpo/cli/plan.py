@@ -18,24 +18,28 @@ def plan_text(parts: Parts) -> str:
 
 def _groups(parts: Parts) -> str:
     config, sampler = parts.config, parts.sampler
-    prompts, turns, iterations = config.prompts_per_iteration, sampler.turns, config.iterations
+    prompts = config.prompts_per_iteration
+    if parts.group_filter.mode == "replace":
+        prompts = int(parts.group_filter.cap * prompts)
     lines = ["one iteration, at most:"]
-    responses = tokens = 0
+    responses, tokens = 0, prompts * sampler.playout_tokens(tuple(config.agents))
+    playouts = f", {tokens:,} of them in playouts" if tokens else ""
     for agent, policy in config.agents.items():
         k, longest = sampler.responses(agent), sampler.sampling(agent).max_tokens
-        own = prompts * turns * k
+        own = prompts * sampler.turns * k
         responses += own
         tokens += own * longest
-        lines.append(
-            f"  {agent} ({policy}): {prompts} prompts x {turns} turns x K={k} = {own} responses <= {longest} tokens"
-        )
-    groups = prompts * turns * len(config.agents)
-    lines.append(f"  {groups} groups of one prompt, agent and turn; {responses} responses, {tokens:,} sampled tokens")
-    steps = parts.batching.steps_per_iteration
+        arithmetic = f"{prompts} prompts x {sampler.turns} turns x K={k} = {own} responses"
+        lines.append(f"  {agent} ({policy}): {arithmetic} <= {longest} tokens")
+    groups = prompts * sampler.turns * len(config.agents)
     lines.append(
-        f"the run: {iterations} iterations, {iterations * steps} optimiser steps of each policy, ",
+        f"  {groups} groups of one prompt, agent and turn; {responses} responses, {tokens:,} sampled tokens{playouts}"
     )
-    lines[-1] += f"at most {iterations * tokens:,} sampled tokens"
+    steps = config.iterations * parts.batching.steps_per_iteration
+    lines.append(
+        f"the run: {config.iterations} iterations, {steps} optimiser steps of each policy, "
+        f"at most {config.iterations * tokens:,} sampled tokens"
+    )
     return "\n".join(lines)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from atgrpo.cli.build import CHECKPOINTS, as_yaml
 from atgrpo.cli.config import ConfigError
@@ -38,9 +39,7 @@ def find_checkpoint(where: str, config: DictConfig, recipe: Path) -> SavedIterat
         for folder in sorted(runs, key=lambda path: path.stat().st_mtime, reverse=True):
             if saved := saved_iterations(folder):
                 return saved[-1]
-        raise ConfigError(
-            f"no checkpoint of {recipe.stem} under {Path(config.run.root).absolute()}, start without --resume"
-        )
+        raise ConfigError(f"no checkpoint of {recipe.stem} under {Path(config.run.root).absolute()}, train it first")
     folder = Path(where).absolute()
     for parent, wanted in ((folder / CHECKPOINTS, None), (folder, None), (folder.parent, folder)):
         saved = [s for s in saved_iterations(parent) if wanted in (None, s.folder)] if parent.is_dir() else []
@@ -56,7 +55,14 @@ def run_of(checkpoint: SavedIteration) -> Path:
     return checkpoint.folder.parent.parent
 
 
+def settings_of(run: Path) -> Any:
+    """The configuration that a run was started with."""
+    return OmegaConf.load(run / CONFIG)
+
+
 def changed_settings(run: Path, config: DictConfig) -> list[str]:
     """Lines of the configuration that differ from what the run was started with."""
-    before, now = (run / CONFIG).read_text().splitlines(), as_yaml(config).splitlines()
-    return [line for line in difflib.ndiff(before, now) if line[:2] in ("- ", "+ ")]
+    now = config.copy()
+    now.run = settings_of(run).run
+    before, after = (run / CONFIG).read_text().splitlines(), as_yaml(now).splitlines()
+    return [line for line in difflib.ndiff(before, after) if line[:2] in ("- ", "+ ")]

@@ -34,42 +34,71 @@ def check_targets(node: Any, path: str = "") -> None:
 def _check_call(node: Mapping[str, Any], path: str) -> None:
     target = locate(node["_target_"], path)
     settings = {key: value for key, value in node.items() if key not in HYDRA_KEYS}
-    parameters = inspect.signature(target).parameters
-    open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    try:
+        parameters = inspect.signature(target).parameters.values()
+    except (TypeError, ValueError):  # some builtins tell nothing
+        return
+    named = {p.name: p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+    open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters)
     for key in settings:
-        if key not in parameters and not open_ended:
-            close = difflib.get_close_matches(key, parameters, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(parameters)}"
+        if key not in named and not open_ended:
+            close = difflib.get_close_matches(key, named, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(named)}"
             raise ValueError(f"{path}.{key}: {node['_target_']} has no such setting; {hint}")
     if not node.get("_partial_"):
-        needed = [n for n, p in parameters.items() if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
-        if missing := [n for n in needed if n not in settings]:
+        given = list(named)[: len(node.get("_args_", ()))] + list(settings)
+        if missing := [name for name, p in named.items() if p.default is p.empty and name not in given]:
             raise ValueError(f"{path}.{missing[0]}: {node['_target_']} needs this setting")
     _check_types(target, settings, path)
 
 
-def locate(dotted: str, path: str) -> Any:
-    """The object that a dotted path names.
+def locate(dotted: Any, path: str) -> Any:
+    """The object that a dotted path names, be it in a module, a class or a class within one.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is none, or it cannot be called.
     """
-    module, _, name = dotted.rpartition(".")
     try:
-        return getattr(importlib.import_module(module), name)
+        module, *names = str(dotted).split(".")
+        found: Any = importlib.import_module(module)
+        for name in names:
+            if inspect.ismodule(found) and not hasattr(found, name):
+                found = importlib.import_module(f"{found.__name__}.{name}")
+            else:
+                found = getattr(found, name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"{path}._target_: cannot import {dotted} ({error})") from error
+    if not callable(found):
+        raise ValueError(f"{path}._target_: got {dotted}, expected a class or a function")
+    return found
 
 
 def _check_types(target: Any, settings: Mapping[str, Any], path: str) -> None:
     try:
         hints = typing.get_type_hints(target.__init__ if inspect.isclass(target) else target)
-    except NameError:  # another package's annotation that exists only for type checkers
+    except (AttributeError, NameError, SyntaxError, TypeError):
+        # Another package's annotation that exists only for type checkers, or a callable without any.
         return
     for key, value in settings.items():
-        if key not in hints or (isinstance(value, Mapping) and "_target_" in value):
-            continue
+        if key in hints and not _builds(value) and (complaint := _mismatch(value, hints[key])):
+            raise ValueError(f"{path}.{key}: got {value!r}, {complaint}")
+
+
+def _builds(value: Any) -> bool:
+    """Whether there is a target in ``value``, whose type is known only once it is built."""
+    if isinstance(value, Mapping):
+        return "_target_" in value or any(map(_builds, value.values()))
+    return isinstance(value, list) and any(map(_builds, value))
+
+
+def _mismatch(value: Any, hint: Any) -> str:
+    """What is wrong with the type of ``value``, or nothing. A list may stand for a tuple: yaml has none."""
+    complaints = []
+    for form in (value, tuple(value)) if isinstance(value, list) else (value,):
         try:
-            check_type(value, hints[key])
+            check_type(form, hint)
         except TypeCheckError as error:
-            raise ValueError(f"{path}.{key}: got {value!r}, {' '.join(str(error).split())}") from None
+            complaints.append(" ".join(str(error).split()))
+        else:
+            return ""
+    return complaints[-1 if typing.get_origin(hint) is tuple else 0]

@@ -16,6 +16,9 @@ from atgrpo.types import Sample
 
 logger = logging.getLogger(__name__)
 
+DEFAULT_FRACTION = 0.1
+"""Share of the samples that is held out where nothing is said."""
+
 Row = tuple[str, int, Mapping[str, Any]]
 """Source, number in it (1-based), columns."""
 
@@ -24,8 +27,10 @@ class _Rows(TaskData):
     """Rows with a prompt and an answer column; the others become ``meta``."""
 
     def __init__(self, heldout: str | None, heldout_fraction: float | None, prompt: str, answer: str) -> None:
-        if (heldout is None) == (heldout_fraction is None):
-            raise ValueError("heldout and heldout_fraction got both or neither, expected exactly one")
+        if heldout is not None and heldout_fraction is not None:
+            raise ValueError("heldout and heldout_fraction got both, expected at most one")
+        if heldout is None and heldout_fraction is None:
+            heldout_fraction = DEFAULT_FRACTION
         if heldout_fraction is not None and not 0 < heldout_fraction < 1:
             raise ValueError(f"heldout_fraction got {heldout_fraction}, expected a number between 0 and 1")
         self._fraction, self._prompt, self._answer = heldout_fraction, prompt, answer
@@ -114,7 +119,8 @@ class JsonLines(_Rows):
     Args:
         train: File of the training rows; a relative path starts from the current folder.
         heldout: File of the held-out rows.
-        heldout_fraction: Instead of ``heldout``: about this share of ``train``, chosen by a hash of the prompt.
+        heldout_fraction: Instead of ``heldout``: about this share of ``train``, chosen by a hash of the prompt; a tenth
+            if neither is given.
         prompt: Column of the problem.
         answer: Column of the gold answer: a plain answer, a solution with a box, or one that ends in ``#### 42``.
     """

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from atgrpo.engines.base import Engine
 
+StartEngine = Callable[[Mapping[str, str | Path]], Engine]
 
-def auto_engine(
+
+def start_engine(
     models: Mapping[str, str | Path],
     *,
-    vllm: Mapping[str, Any] | None = None,
-    transformers: Mapping[str, Any] | None = None,
+    use: Literal["auto", "vllm", "transformers"],
+    vllm: StartEngine,
+    transformers: StartEngine,
 ) -> Engine:
-    """Starts vLLM with the settings ``vllm``, or without it the fallback with the settings ``transformers``.
+    """Starts the engine that ``use`` names; ``auto`` is vLLM where it can be imported, else the fallback.
 
-    The name of the fallback ends with the reason why vLLM was not taken.
+    The name of a fallback ends with the reason why vLLM was not taken.
     """
+    if use != "auto":
+        return (vllm if use == "vllm" else transformers)(models)
     reason = _why_no_vllm()
     if reason is None:
-        from atgrpo.engines.vllm import VLLMEngine
-
-        return VLLMEngine(models, **(vllm or {}))
-    from atgrpo.engines.transformers import TransformersEngine
-
-    engine = TransformersEngine(models, **(transformers or {}))
-    engine.name += f"; no vLLM: {reason}"
+        return vllm(models)
+    engine = transformers(models)
+    engine.name += f"; no vLLM: {reason}"  # type: ignore[misc]  # both engines have a plain attribute
     return engine
 
 

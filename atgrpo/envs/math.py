@@ -127,8 +127,16 @@ class MathTeam(Environment):
         if not is_scorable(sample.answer):
             raise ValueError(f"sample {sample.id!r} got answer {sample.answer!r}, expected a number or an expression")
         self._sample, self._history, self._done, self._success = sample, (), False, 0.0
-        partly = self._max_operations is not None and "expression" in sample.meta
-        self._milestones, self._covered = milestones(sample.meta["expression"]) if partly else {}, 0.0
+        self._milestones, self._covered = self._parts(sample), 0.0
+
+    def _parts(self, sample: Sample) -> dict[Fraction, float]:
+        expression = sample.meta.get("expression")
+        if self._max_operations is None or not isinstance(expression, str):
+            return {}
+        try:
+            return milestones(expression)
+        except ArithmeticSyntaxError:  # a column of that name in somebody's data, with another meaning
+            return {}
 
     def observe(self, agent: str) -> Observation:
         """System text, demonstrations, then the agent's own dialogue so far with what the team did in between."""

@@ -54,7 +54,7 @@ def ppo_clip_loss(
         logprobs=logprobs, old_logprobs=old_logprobs, advantages=advantages, mask=mask, branch_ids=branch_ids
     )
     require_mask(mask)
-    _check_bounds(eps_low, eps_high, dual_clip)
+    check_bounds(eps_low, eps_high, dual_clip)
     # Both are masked before exp and before the product, so that no 0 * inf arises in the backward pass.
     log_ratio = torch.where(mask, logprobs - old_logprobs.detach(), 0.0)
     advantages = torch.where(mask, advantages.detach(), 0.0)
@@ -125,7 +125,12 @@ def aggregate(
     return masked_sum(per_token * weights, mask) / (denominator or 1.0)
 
 
-def _check_bounds(eps_low: float, eps_high: float, dual_clip: float | None) -> None:
+def check_bounds(eps_low: float, eps_high: float, dual_clip: float | None) -> None:
+    """Refuses clipping bounds that make no sense.
+
+    Raises:
+        ValueError: which one, and what it should be.
+    """
     if not 0 <= eps_low <= 1:
         raise ValueError(f"eps_low: got {eps_low}, expected 0 to 1")
     if not eps_high >= 0:

@@ -11,7 +11,7 @@ from atgrpo.types import Rewards, Rollout, Sampling, Turn, TurnKey
 
 
 class Sampler(Protocol):
-    """Grows one rollout from one sample. A rule of your own is a class with this one method."""
+    """Grows one rollout from one sample. Evaluation and the dry run also need what ``SamplerSettings`` has."""
 
     def grow(self, episode: Episode) -> Growth[Rollout]: ...
 
@@ -48,6 +48,10 @@ class SamplerSettings:
     def responses(self, agent: str) -> int:
         """Most responses of ``agent`` in one turn of one prompt."""
         raise NotImplementedError
+
+    def playout_tokens(self, agents: Sequence[str]) -> int:
+        """Most tokens of one tree that are sampled besides its candidates."""
+        return 0
 
     def stages(self, agents: Sequence[str]) -> list[Stage]:
         """The whole plan of an episode, turn by turn."""

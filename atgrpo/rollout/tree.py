@@ -64,6 +64,14 @@ class TreeSampler(SamplerSettings):
         """K."""
         return per_agent(self.branches, agent, "branches")
 
+    def playout_tokens(self, agents: Sequence[str]) -> int:
+        """Each candidate played on to the end."""
+        if self.credit != "continuation":
+            return 0
+        steps = [agent for stage in self.stages(agents) for agent in stage.agents]
+        left = [sum(self.sampling(later).max_tokens for later in steps[i + 1 :]) for i in range(len(steps))]
+        return sum(self.responses(agent) * rest for agent, rest in zip(steps, left, strict=True))
+
     def _played_on(
         self,
         episode: Episode,

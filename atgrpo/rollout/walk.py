@@ -171,8 +171,12 @@ def _merge(env: Environment, nodes: Sequence[Node]) -> tuple[Environment, float 
     if len(nodes) == 1:
         return nodes[0].pick.env, nodes[0].pick.result.team_reward
     merged = env.fork()
-    results = [merged.step(node.agent, node.pick.action) for node in nodes]
-    return merged, results[-1].team_reward
+    team: float | None = None
+    for node in nodes:
+        if merged.done:  # an earlier agent's action has ended the episode
+            break
+        team = merged.step(node.agent, node.pick.action).team_reward
+    return merged, team
 
 
 def together(growths: Sequence[Growth[T]]) -> Growth[list[T]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -55,7 +57,7 @@ class Iteration:
     number: int = -1
     rollouts: list[Rollout] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
-    """Phase -> seconds (sync, rollout, score)."""
+    """Phase -> seconds: sync (weights, and the engine's start), rollout, prepare (packing, old log-probs)."""
     engine: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -96,7 +98,6 @@ class RolloutDataModule(L.LightningDataModule):
         """Finished iterations -> held-out success, where it was measured in this process."""
         self._start_team = start_team
         self._team: Team | None = None
-        self._pushed: int | None = None
         self._next = 0
         self._position = 0
         self._loader: Minibatches | None = None
@@ -113,17 +114,19 @@ class RolloutDataModule(L.LightningDataModule):
     def _callbacks(self) -> list[L.Callback]:
         return list(cast(Any, self.trainer).callbacks)
 
-    @property
-    def team(self) -> Team:
-        """The team, its engine started on first use, holding the policies' current weights."""
-        module = self._module
+    @contextmanager
+    def playing(self) -> Iterator[Team]:
+        """The team with the policies' current weights. Outside the engine sleeps, so that the trainer has the memory.
+
+        Weights are pushed and caches emptied every time: what is sampled does not depend on what was played before.
+        """
         if self._team is None:
-            self._team = self._start_team(dict(module.policies.items()))
-            module.exact_engine = self._team.engine.exact
-        if self._pushed != module.updates:
-            self._team.push()
-            self._pushed = module.updates
-        return self._team
+            self._team = self._start_team(dict(self._module.policies.items()))
+        # An engine in float32 has the numbers of a trainer in float32 only.
+        self._module.exact_engine = self._team.engine.exact and cast(Any, self.trainer).precision == "32-true"
+        self._team.push()
+        yield self._team
+        self._team.engine.sleep()
 
     @property
     def finished(self) -> int:
@@ -133,20 +136,18 @@ class RolloutDataModule(L.LightningDataModule):
     def train_dataloader(self) -> Minibatches:
         """The minibatches of the iteration that comes next; collected on the first call, returned on further ones."""
         if self._loader is None or self._loader.consumed:
-            self._next = self.finished
+            self._next, self._loader = self.finished, None
             torch.manual_seed(stable_seed(self.seed, "torch", self._next))
             self._loader = self._collect(self._next)
         return self._loader
 
     def _collect(self, number: int) -> Minibatches:
         start = time.perf_counter()
-        team = self.team
-        synced = time.perf_counter()
-        rollouts = self._play(team, number)
-        played = time.perf_counter()
-        stats = team.engine.stats()
-        team.engine.sleep()
-        self._pushed = None
+        with self.playing() as team:
+            synced = time.perf_counter()
+            rollouts = self._play(team, number)
+            played = time.perf_counter()
+            stats = team.engine.stats()
         plan = make_minibatches(
             self.group_filter.apply(rollouts),
             self._module.trainable,
@@ -156,7 +157,7 @@ class RolloutDataModule(L.LightningDataModule):
         )
         if self.batching.steps_per_iteration > 1:
             plan = self._module.with_old_logprobs(plan)
-        seconds = {"sync": synced - start, "rollout": played - synced, "score": time.perf_counter() - played}
+        seconds = {"sync": synced - start, "rollout": played - synced, "prepare": time.perf_counter() - played}
         self.latest = Iteration(number, rollouts, seconds, stats)
         return Minibatches(number, plan)
 
@@ -190,9 +191,9 @@ class RolloutDataModule(L.LightningDataModule):
             raise ValueError(f"the trainer got {len(estimators)} advantage callbacks, expected exactly one")
         scored = estimators[0].on_rollout_end(self.trainer, self._module, rollouts)
         for turn in (turn for r in scored for turn in r.turns):
-            if turn.advantage is None and turn.rewards.credit is not None:
+            if turn.rewards.credit is not None and not (turn.advantage is not None and math.isfinite(turn.advantage)):
                 name = type(estimators[0]).__name__
-                raise ValueError(f"{name} left {turn.key} without an advantage, expected a number")
+                raise ValueError(f"{name} gave {turn.key} the advantage {turn.advantage}, expected a finite number")
         return [replace(r, turns=tuple(_shifted(t, first_group) for t in r.turns)) for r in scored]
 
     def state_dict(self) -> dict[str, Any]:

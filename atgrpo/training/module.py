@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from atgrpo.functional.losses import MismatchMode, RatioLevel, aggregate, mismatch_weights, ppo_clip_loss
+from atgrpo.functional.losses import MismatchMode, RatioLevel, aggregate, check_bounds, mismatch_weights, ppo_clip_loss
 from atgrpo.policies.causal_lm import CausalLMPolicy
 from atgrpo.training.stats import PolicyStats
 from atgrpo.types import Minibatch
@@ -42,18 +43,27 @@ class LossSettings:
     mismatch_cap: float = 2.0
     entropy: float = 0.0
 
+    def __post_init__(self) -> None:
+        check_bounds(self.eps_low, self.eps_high, self.dual_clip)
+        if self.mismatch_cap < 1:
+            raise ValueError(f"mismatch_cap: got {self.mismatch_cap}, expected 1 or more")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """Learning-rate schedule; its length always follows from the run's, it is never given.
 
     Args:
-        name: Any schedule of ``transformers.get_scheduler`` (constant_with_warmup, linear, cosine).
+        name: Shape after the warm-up; ``linear`` and ``cosine`` fall to 0 at the end.
         warmup: Share of the run's optimiser steps in which the rate rises from 0.
     """
 
-    name: str = "constant_with_warmup"
+    name: Literal["constant_with_warmup", "linear", "cosine"] = "constant_with_warmup"
     warmup: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.warmup <= 1:
+            raise ValueError(f"warmup: got {self.warmup}, expected a share of the run from 0 to 1")
 
     def build(self, optimizer: Optimizer, steps: int) -> Any:
         """The schedule over ``steps`` optimiser steps."""
@@ -97,8 +107,6 @@ class MultiPolicyModule(L.LightningModule):
         self.temperature = temperature
         self.exact_engine = False
         """The engine's log-probs are the trainer's own; set by whoever starts it."""
-        self.updates = 0
-        """Optimiser steps taken in this process, over all policies: tells whether an engine's weights are current."""
         self.policies = nn.ModuleDict()
         self.stats: dict[str, PolicyStats] = {name: PolicyStats() for name in policies}
 
@@ -183,12 +191,13 @@ class MultiPolicyModule(L.LightningModule):
     def _step(self, policy: str) -> None:
         index = self.trainable.index(policy)
         optimizer, schedule = _as_list(self.optimizers())[index], _as_list(self.lr_schedulers())[index]
-        norm = torch.nn.utils.clip_grad_norm_(self.policies[policy].parameters(), self.clip_norm)
-        self.stats[policy].steps.append((float(norm), optimizer.param_groups[0]["lr"]))
+        norm = float(torch.nn.utils.clip_grad_norm_(self.policies[policy].parameters(), self.clip_norm))
+        if not math.isfinite(norm):
+            raise FloatingPointError(f"gradient norm of policy {policy!r} is {norm}; nothing was updated")
+        self.stats[policy].steps.append((norm, optimizer.param_groups[0]["lr"]))
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         schedule.step()
-        self.updates += 1
 
     def pop_stats(self) -> dict[str, dict[str, float]]:
         """Policy -> metrics of the iteration that ends now; counting starts again."""

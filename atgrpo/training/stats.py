@@ -15,7 +15,7 @@ from atgrpo.functional.losses import PPOLoss
 
 @dataclass(slots=True)
 class PolicyStats:
-    """Running sums; nothing leaves the device until ``metrics`` is called."""
+    """Running sums over the tokens that were computed: equal responses once, those without an advantage not at all."""
 
     sums: dict[str, Tensor] = field(default_factory=dict)
     maxima: dict[str, Tensor] = field(default_factory=dict)

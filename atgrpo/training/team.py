@@ -93,6 +93,8 @@ def check_roles(agents: Mapping[str, str], environment: Environment) -> None:
     Raises:
         ValueError: there are some, or no roles at all.
     """
+    if not hasattr(environment, "roles"):
+        raise ValueError(f"environment {type(environment).__name__} got no roles, expected a tuple of their names")
     known = ", ".join(environment.roles)
     if not agents:
         raise ValueError(f"agents: got none, expected roles of the task: {known}")

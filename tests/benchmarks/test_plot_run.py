@@ -11,7 +11,7 @@ from benchmarks.plot_run import curves, plot
 def test_a_figure_is_made_from_the_runs_own_logs(tmp_path: Path) -> None:
     tags = ["rollout/success", "rollout/tool/reward", "heldout/greedy/success", "heldout/greedy/low"]
     tags += ["heldout/greedy/high", "heldout/greedy/success_turn_1", "heldout/greedy/success_turn_2"]
-    tags += [f"seconds/{phase}" for phase in ("sync", "rollout", "score", "train")]
+    tags += [f"seconds/{phase}" for phase in ("sync", "rollout", "prepare", "train")]
     with SummaryWriter(str(tmp_path / "run")) as writer:
         for step in range(3):
             for tag in tags:

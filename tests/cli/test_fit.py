@@ -47,7 +47,8 @@ TAGS = {
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("runs")
-    assert main(["fit", "--config", "debug", f"run.root={root}", "run.name=one", "engine=vllm"]) == 0
+    settings = ["engine=vllm", "env._target_=tests.cli.letters.Letters", "optimizer.weight_decay=0"]
+    assert main(["fit", "--config", "debug", f"run.root={root}", "run.name=one", *settings]) == 0
     return root / "debug" / "one"
 
 
@@ -57,6 +58,7 @@ def test_tensorboard_shows_the_run_against_the_iteration(run: Path) -> None:
     assert set(events.Tags()["scalars"]) >= TAGS
     assert [e.step for e in events.Scalars("rollout/success")] == [0, 1]
     assert [e.step for e in events.Scalars("heldout/greedy/success")] == [0, 1, 2]
+    assert all(e.value > 0 for e in events.Scalars("policy/solver/trained_tokens"))
     (text, _) = events.Tensors("rollout/tree/text_summary")
     shown = text.tensor_proto.string_val[0].decode()
     assert "gold answer" in shown and "advantage" in shown and "> " in shown
@@ -91,10 +93,13 @@ def test_evaluate_lets_one_agent_play_alone(run: Path, capsys: pytest.CaptureFix
     assert "2 problems" in capsys.readouterr().out
 
 
-def test_rollout_prints_one_tree(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["rollout", "--config", "debug", "--index", "1", "engine=transformers"]) == 0
-    out = capsys.readouterr().out
-    assert "turn 1, tool (solver)" in out and "turn 1, reasoner (solver)" in out and out.count("advantage") >= 6
+def test_rollout_prints_a_tree_in_which_the_second_agent_sees_what_was_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["rollout", "--config", "debug", "--index", "1", "engine=transformers"]
+    assert main([*command, "env._target_=tests.cli.letters.Letters", "sampler.turns=1"]) == 0
+    tool, reasoner = capsys.readouterr().out.split("turn 1, tool (solver)")[1].split("turn 1, reasoner (solver)")
+    (kept,) = [line for line in tool.splitlines() if line.startswith("  > ")]
+    assert kept.split("advantage ")[1].split("  ", 1)[1].removesuffix(" [cut]").strip() in reasoner.split("  > ")[0]
+    assert (tool + reasoner).count("advantage") == 6
     assert main(["rollout", "--config", "debug", "--index", "-1", "engine=transformers"]) == 2
 
 

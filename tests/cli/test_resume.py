@@ -6,19 +6,28 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-SETTINGS = ["engine=transformers", "iterations=3", "heldout.every=0", "heldout.problems=2", "group_filter.mode=replace"]
+ROOT = Path(__file__).parents[2]
+SETTINGS = [
+    "env._target_=tests.cli.letters.Letters",
+    "iterations=3",
+    "heldout.problems=2",
+    "group_filter.mode=replace",
+    "batching.minibatches=2",
+]
 
 
-def start(root: Path, *more: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "atgrpo", "fit", "--config", "debug", f"run.root={root}", *SETTINGS, *more]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def start(root: Path, *more: str, engine: str = "transformers") -> subprocess.Popen[str]:
+    settings = [f"run.root={root}", f"engine={engine}", *SETTINGS, *more]
+    command = [sys.executable, "-m", "atgrpo", "fit", "--config", "debug", *settings]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
 
 
 def finish(process: subprocess.Popen[str]) -> str:
@@ -40,10 +49,16 @@ def wait_for(root: Path, pattern: str, process: subprocess.Popen[str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def left_alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    root = tmp_path_factory.mktemp("left_alone")
-    finish(start(root))
-    return state(root)
+def left_alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
+    """Engine -> what a run ends with that nobody disturbs."""
+
+    @cache
+    def ends(engine: str) -> dict[str, Any]:
+        root = tmp_path_factory.mktemp(engine)
+        finish(start(root, engine=engine))
+        return state(root)
+
+    return ends
 
 
 def assert_equal(got: Any, expected: Any, path: str = "") -> None:
@@ -61,30 +76,31 @@ def assert_equal(got: Any, expected: Any, path: str = "") -> None:
         assert got == expected, path
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.15])
+@pytest.mark.parametrize(("engine", "delay"), [("transformers", 0.0), ("transformers", 0.15), ("vllm", 0.0)])
 def test_a_killed_run_resumed_equals_the_run_left_alone(
-    delay: float, tmp_path: Path, left_alone: dict[str, Any]
+    engine: str, delay: float, tmp_path: Path, left_alone: Callable[[str], dict[str, Any]]
 ) -> None:
-    process = start(tmp_path)
+    process = start(tmp_path, engine=engine)
     wait_for(tmp_path, "debug/*/checkpoints/iteration_00001", process)
     time.sleep(delay)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    out = finish(start(tmp_path, "--resume", "last"))
+    out = finish(start(tmp_path, "--resume", "last", engine=engine))
     assert "going on after iteration" in out
+    expected = left_alone(engine)
     for part in ("state_dict", "optimizer_states", "lr_schedulers", "RolloutDataModule", "callbacks"):
-        assert_equal(state(tmp_path)[part], left_alone[part], part)
+        assert_equal(state(tmp_path)[part], expected[part], part)
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, left_alone: dict[str, Any]) -> None:
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, left_alone: Callable[[str], dict[str, Any]]) -> None:
     process = start(tmp_path)
     wait_for(tmp_path, "debug/*/checkpoints/iteration_00001", process)
     process.send_signal(signal.SIGINT)
     out = finish(process)
     if "stopped and saved after iteration" in out:  # the signal may come while the last iteration is being learned
-        assert "--resume" in out
+        assert "--resume" in out and "batching.minibatches=2" in out
         finish(start(tmp_path, "--resume", "last"))
-    assert_equal(state(tmp_path)["state_dict"], left_alone["state_dict"])
+    assert_equal(state(tmp_path)["state_dict"], left_alone("transformers")["state_dict"])
 
 
 def test_a_finished_run_has_nothing_to_resume(tmp_path: Path) -> None:

@@ -107,11 +107,15 @@ def test_a_relative_path_starts_where_the_object_was_made(tmp_path: Path, monkey
     assert len(data.split("train")) + len(data.split("heldout")) == 40
 
 
+def test_a_tenth_is_held_out_where_nothing_is_said(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", rows(400))
+    assert JsonLines(path).split("heldout") == JsonLines(path, heldout_fraction=0.1).split("heldout")
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({}, "expected exactly one"),
-        ({"heldout": "b", "heldout_fraction": 0.5}, "expected exactly one"),
+        ({"heldout": "b", "heldout_fraction": 0.5}, "expected at most one"),
         ({"heldout_fraction": 1.0}, "heldout_fraction got 1.0, expected a number between 0 and 1"),
     ],
 )

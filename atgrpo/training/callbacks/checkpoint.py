@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,10 +38,10 @@ def saved_iterations(folder: Path) -> list[SavedIteration]:
     By the time they were written, not by number: a run that was set back goes on from what it wrote last.
     """
     found = []
-    for meta in sorted(folder.glob(f"iteration_*/{META}"), key=lambda path: path.stat().st_mtime_ns):
+    for meta in folder.glob(f"iteration_*/{META}"):
         data = json.loads(meta.read_text())
-        found.append(SavedIteration(meta.parent, data["iteration"], data["score"]))
-    return found
+        found.append((data["time"], SavedIteration(meta.parent, data["iteration"], data["score"])))
+    return [saved for _, saved in sorted(found, key=lambda item: item[0])]
 
 
 class IterationCheckpoint(Checkpoint):
@@ -68,16 +69,20 @@ class IterationCheckpoint(Checkpoint):
         number = trainer.datamodule.finished
         if number % self.every and not trainer.should_stop and number < trainer.max_epochs:
             return
-        # In front of a checkpoint of the same iteration, of which a run that was set back would have one.
+        start = time.perf_counter()
+        for stale in self.folder.glob(".writing_*"):
+            shutil.rmtree(stale)
         aside, target = self.folder / f".writing_{number:05d}", self.folder / f"iteration_{number:05d}"
-        for stale in (*self.folder.glob(".writing_*"), target):
-            shutil.rmtree(stale, ignore_errors=True)
         aside.mkdir(parents=True)
         trainer.save_checkpoint(aside / STATE)
         score = trainer.datamodule.heldout_success.get(number)
-        (aside / META).write_text(json.dumps({"iteration": number, "score": score}))
+        (aside / META).write_text(json.dumps({"iteration": number, "score": score, "time": time.time()}))
+        if target.exists():  # a run that was set back comes by the same number again
+            _remove(target)
         os.replace(aside, target)
         self._prune()
+        if trainer.logger is not None:
+            trainer.logger.log_metrics({"seconds/checkpoint": time.perf_counter() - start}, step=number)
 
     def _prune(self) -> None:
         saved = saved_iterations(self.folder)
@@ -85,7 +90,11 @@ class IterationCheckpoint(Checkpoint):
         kept = {s.folder for s in saved[-self.keep_last :]} | {s.folder for s in scored[: self.keep_best]}
         for old in saved:
             if old.folder not in kept:
-                # Out of sight first: a kill in the middle must not leave half a checkpoint under a whole one's name.
-                aside = old.folder.with_name(f".writing_{old.folder.name}")
-                os.replace(old.folder, aside)
-                shutil.rmtree(aside)
+                _remove(old.folder)
+
+
+def _remove(folder: Path) -> None:
+    """Out of sight first: a kill in the middle must not leave half a checkpoint under a whole one's name."""
+    aside = folder.with_name(f".writing_{folder.name}")
+    os.replace(folder, aside)
+    shutil.rmtree(aside)

@@ -39,13 +39,13 @@ class Console(RolloutCallback):
         self._bar.update()
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        """Prints the iteration's line."""
+        """Prints the iteration's line; ``kept paths`` is success with selection by reward, above what it is without."""
         self._close()
         v = self.metrics.values
         rewards = " ".join(f"{a} {v[f'rollout/{a}/reward']:.2f}" for a in self.agents if f"rollout/{a}/reward" in v)
-        phases = " ".join(f"{p} {v[f'seconds/{p}']:.1f}s" for p in ("sync", "rollout", "score", "train"))
+        phases = " ".join(f"{p} {v[f'seconds/{p}']:.1f}s" for p in ("sync", "rollout", "prepare", "train"))
         tqdm.write(
-            f"iteration {trainer.datamodule.finished}/{trainer.max_epochs} | success {v['rollout/success']:.2f} | "
+            f"iteration {trainer.datamodule.finished}/{trainer.max_epochs} | kept paths {v['rollout/success']:.2f} | "
             f"reward {rewards} | {int(v['rollout/tokens'])} tokens at {v['rollout/tokens_per_second']:.0f}/s | {phases}"
         )
 

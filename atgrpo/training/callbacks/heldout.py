@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -23,6 +24,10 @@ class HeldOut(L.Callback):
     """
 
     def __init__(self, problems: int = 128, every: int = 5, modes: Sequence[Mode] = ("greedy",)) -> None:
+        if problems < 1 or every < 0 or not modes:
+            raise ValueError(
+                f"heldout got problems={problems}, every={every}, modes={list(modes)}, expected 1, 0 or more, one mode"
+            )
         self.problems = problems
         self.every = every
         self.modes = tuple(modes)
@@ -54,17 +59,23 @@ class HeldOut(L.Callback):
 
     def _score(self, trainer: Any, quiet: bool = False) -> list[Score]:
         data = trainer.datamodule
-        number = data.finished
+        number, start = data.finished, time.perf_counter()
         samples = data.data.split("heldout")[: self.problems]
         scores = []
-        for mode in self.modes:
-            with tqdm(total=len(samples), desc=f"held-out {mode}", unit="problem", leave=False, disable=None) as bar:
+        with data.playing() as team:
+            for mode in self.modes:
                 seed = stable_seed(data.seed, "heldout", mode)
-                score, _ = evaluate(data.team, samples, data.sampler, mode, seed=seed, on_done=bar.update)
-            scores.append(score)
+                title = f"held-out {mode}"
+                with tqdm(total=len(samples), desc=title, unit="problem", leave=False, disable=None) as bar:
+                    score, _ = evaluate(team, samples, data.sampler, mode, seed=seed, on_done=bar.update)
+                scores.append(score)
+            team.engine.stats()  # an iteration's counters start after this
+        for score in scores:
             if not quiet:
                 tqdm.write(f"after {number} iterations: {score}")
             _log(trainer, score, number)
+        if trainer.logger is not None:
+            trainer.logger.log_metrics({"seconds/heldout": time.perf_counter() - start}, step=number)
         data.heldout_success[number] = scores[0].success
         return scores
 

@@ -17,6 +17,8 @@ class SampledTree(L.Callback):
     """
 
     def __init__(self, every: int = 1) -> None:
+        if every < 1:
+            raise ValueError(f"samples got every={every}, expected 1 or more")
         self.every = every
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:

@@ -14,6 +14,7 @@ from atgrpo.training.callbacks.checkpoint import IterationCheckpoint, saved_iter
 class FakeTrainer:
     should_stop = False
     max_epochs = 100
+    logger = None
 
     def __init__(self, **scores: float) -> None:
         self.datamodule = SimpleNamespace(finished=0, heldout_success={int(k[1:]): v for k, v in scores.items()})
