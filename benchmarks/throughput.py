@@ -13,7 +13,9 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -51,27 +53,27 @@ class RecordingEngine(VLLMEngine):
     def forget(self) -> None:
         """Drops the recorded requests and the cached prefixes."""
         self.requests = []
-        for llm in self._llms.values():
-            reset(llm)
+        reset(self._llms["solver"])
 
     def bare(self) -> Any:
         """Plain vLLM with this engine's arguments; what it derives from them by itself is its own."""
         from vllm import LLM
 
-        (config,) = (llm.vllm_config for llm in self._llms.values())
+        config = self._llms["solver"].vllm_config
+        model, cache, scheduler = config.model_config, config.cache_config, config.scheduler_config
         return LLM(
-            model=config.model_config.model,
-            dtype=config.model_config.dtype,
-            max_model_len=config.model_config.max_model_len,
-            enforce_eager=config.model_config.enforce_eager,
-            enable_sleep_mode=config.model_config.enable_sleep_mode,
-            logprobs_mode=config.model_config.logprobs_mode,
-            max_num_seqs=config.scheduler_config.max_num_seqs,
-            enable_chunked_prefill=config.scheduler_config.enable_chunked_prefill,
-            block_size=config.cache_config.block_size,
-            enable_prefix_caching=config.cache_config.enable_prefix_caching,
-            kv_cache_memory_bytes=config.cache_config.kv_cache_memory_bytes,
-            gpu_memory_utilization=config.cache_config.gpu_memory_utilization,
+            model=model.model,
+            dtype=model.dtype,
+            max_model_len=model.max_model_len,
+            enforce_eager=model.enforce_eager,
+            enable_sleep_mode=model.enable_sleep_mode,
+            logprobs_mode=model.logprobs_mode,
+            max_num_seqs=scheduler.max_num_seqs,
+            enable_chunked_prefill=scheduler.enable_chunked_prefill,
+            block_size=cache.block_size,
+            enable_prefix_caching=cache.enable_prefix_caching,
+            kv_cache_memory_bytes=cache.kv_cache_memory_bytes,
+            gpu_memory_utilization=cache.gpu_memory_utilization,
             use_tqdm_on_load=False,
         )
 
@@ -84,15 +86,11 @@ def reset(llm: Any) -> None:
 
 def waves(requests: Sequence[Request], trees: int) -> list[list[Request]]:
     """The requests by the step of their tree, which their seeds tell."""
-    known = {request.seed: request for request in requests}
-    steps = [
-        [stable_seed(SEED, tree, agent, stage.turn) for tree in range(trees)]
-        for stage in SAMPLER.stages(tuple(AGENTS))
-        for agent in stage.agents
-    ]
-    found = [[known.pop(seed) for seed in seeds if seed in known] for seeds in steps]
-    if known:
-        raise RuntimeError(f"{len(known)} requests belong to no step of a tree, expected none")
+    steps = [(agent, stage.turn) for stage in SAMPLER.stages(tuple(AGENTS)) for agent in stage.agents]
+    step_of = {stable_seed(SEED, tree, *step): i for i, step in enumerate(steps) for tree in range(trees)}
+    found: list[list[Request]] = [[] for _ in steps]
+    for request in requests:
+        found[step_of[request.seed]].append(request)
     return [wave for wave in found if wave]
 
 
@@ -105,14 +103,7 @@ def generate(llm: Any, batches: Sequence[Sequence[Request]]) -> tuple[int, float
         each = [(request, i) for request in batch for i in range(request.n)]
         prompts = [TokensPrompt(prompt_token_ids=list(request.prompt_ids)) for request, _ in each]
         params = [
-            SamplingParams(
-                max_tokens=request.sampling.max_tokens,
-                temperature=request.sampling.temperature,
-                top_p=request.sampling.top_p,
-                seed=request.seed + i,
-                logprobs=0,
-                detokenize=False,
-            )
+            SamplingParams(**asdict(request.sampling), seed=request.seed + i, logprobs=0, detokenize=False)
             for request, i in each
         ]
         calls.append((prompts, params))
@@ -141,6 +132,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="times that each way is timed")
     arguments = parser.parse_args()
     quiet()
+    warnings.simplefilter("ignore", FutureWarning)  # vLLM's own, at its start
     start = partial(RecordingEngine, dtype="bfloat16", max_model_len=MAX_PROMPT_TOKENS + 16, gpu_memory_utilization=0.4)
     policies: Any = {"solver": SimpleNamespace(folder=model_folder(arguments.model))}
     team = Team(

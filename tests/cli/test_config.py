@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import argparse
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from atgrpo.cli.config import find_recipe, load
+from atgrpo.cli import commands
+from atgrpo.cli.config import ConfigError, find_recipe, load
 from atgrpo.cli.main import main
+from atgrpo.paths import conf_dir, recipes_dir
 
 
 @pytest.mark.parametrize(
@@ -29,6 +33,16 @@ from atgrpo.cli.main import main
         ("policies.other.model=tiny", "no agent uses this policy"),
         ("loss.eps_low=none", "loss.eps_low"),
         ("iterations=[", "iterations"),
+        ("iterations=-1", "iterations: got -1, expected 1 or more"),
+        ("prompts_per_iteration=0", "prompts_per_iteration: got 0, expected 1 or more"),
+        ("max_prompt_tokens=0", "max_prompt_tokens: got 0, expected 1 or more"),
+        ("workers=-1", "workers: got -1, expected 0 or more"),
+        ("clip_norm=0", "clip_norm: got 0.0, expected more than 0"),
+        ("clip_norm=nan", "clip_norm: got nan, expected more than 0"),
+        ("batching=token", "batching: got 'token', expected a mapping"),
+        ("heldout=null", "heldout: got None, expected a mapping"),
+        ("policy=null", "Config group override"),
+        ("policies.solver=tiny", "policies.solver: got 'tiny', expected a mapping of settings"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(override: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,3 +111,85 @@ def test_hydra_and_the_answer_judge_parse_in_one_process() -> None:
         "load(find_recipe('debug'), []); assert equal(r'\\frac{63}{400}', '63/400'); assert not equal('2', '3')"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+RECIPE = "defaults: [config, _self_]\nagents: {tool: a, reasoner: a}\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            f"{RECIPE}sampler: parallel\n",
+            "sampler: got 'parallel', expected a mapping; choose a group with "
+            "defaults: [config, {override sampler: parallel}, _self_] or sampler=parallel on the command line",
+        ),
+        (f"{RECIPE}loss: clipped\n", "loss: got 'clipped', expected a mapping"),
+        ("agents: {tool: a}\n", "env: got None, expected a mapping; choose a group with "),
+        ("agents: {tool: a}\nenv: {depth: 1}\n", "env: got no _target_, expected a mapping with one; choose"),
+        ("defaults: [config, _self_]\nagents: {}\n", "agents: got none, expected role: policy"),
+        ("iterations: [\n", "line 2, column 1"),
+        ("- iterations\n", "must be a DictConfig"),
+    ],
+)
+def test_a_wrong_recipe_is_told_in_one_line(body: str, said: str, tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text(body)
+    with pytest.raises(ConfigError) as refusal:
+        load(recipe, [])
+    assert said in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", ["math", "math.yaml", "recipes/math.yaml", "./recipes/math", "recipes/math"])
+def test_a_shipped_recipe_is_found_from_anywhere(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert find_recipe(name) == recipes_dir() / "math.yaml"
+
+
+@pytest.mark.parametrize("name", ["experiments/math.yaml", "my/recipes/math.yaml", "../math", "/recipes/math.yaml"])
+def test_a_mistyped_path_does_not_run_a_shipped_recipe(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="does not exist"):
+        find_recipe(name)
+
+
+def test_an_own_recipe_goes_before_a_shipped_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "math.yaml").write_text(RECIPE)
+    assert find_recipe("math.yaml") == tmp_path / "math.yaml"
+
+
+def test_a_yml_file_is_refused_instead_of_its_yaml_twin(tmp_path: Path) -> None:
+    for ending in ("yml", "yaml"):
+        (tmp_path / f"mine.{ending}").write_text(RECIPE)
+    with pytest.raises(ConfigError, match=r"mine\.yml, expected a file that ends in \.yaml"):
+        find_recipe(str(tmp_path / "mine.yml"))
+
+
+def test_paths_may_hold_spaces_commas_and_quotes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = tmp_path / "it's a, b [c]"
+    shutil.copytree(conf_dir(), odd / "conf")
+    (odd / "my recipe.yaml").write_text(RECIPE)
+    monkeypatch.setattr("atgrpo.cli.config.conf_dir", lambda: odd / "conf")
+    config = load(find_recipe(str(odd / "my recipe.yaml")), ["sampler=parallel"])
+    assert config.sampler._target_.endswith("ParallelSampler")
+
+
+def test_settings_after_the_roles_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[argparse.Namespace] = []
+    monkeypatch.setattr(commands, "score", seen.append)
+    words = ["evaluate", "--config", "debug", "seed=3", "--agents", "tool", "data.steps=[3]", "--seed", "7"]
+    assert main([*words, "iterations=1"]) == 0
+    assert seen[0].agents == ["tool"]
+    assert sorted(seen[0].overrides) == ["data.steps=[3]", "iterations=1", "seed=3"]
+    assert seen[0].seed == 7
+
+
+def test_settings_alone_are_no_roles(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["evaluate", "--config", "debug", "--agents", "data.steps=[3]"])
+    assert end.value.code == 2
+    assert "--agents: expected at least one role" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -66,19 +67,56 @@ def datamodule(team: FakeTeam, *callbacks: AdvantageCallback, **settings: Any) -
         group_filter=GroupFilter(**settings),
         seed=0,
     )
-    data.trainer = SimpleNamespace(callbacks=list(callbacks), lightning_module=module)  # type: ignore[assignment]
+    trainer: Any = SimpleNamespace(callbacks=list(callbacks), lightning_module=module, precision="32-true")
+    data.trainer = trainer
     return data
 
 
-class Forgetful(ATGRPO):
+class Careless(ATGRPO):
+    def __init__(self, advantage: float | None) -> None:
+        super().__init__()
+        self.advantage = advantage
+
     def on_rollout_end(self, trainer: Any, pl_module: Any, rollouts: Sequence[Rollout]) -> list[Rollout]:
         first, *others = super().on_rollout_end(trainer, pl_module, rollouts)
-        return [replace(first, turns=(replace(first.turns[0], advantage=None), *first.turns[1:])), *others]
+        return [replace(first, turns=(replace(first.turns[0], advantage=self.advantage), *first.turns[1:])), *others]
 
 
-def test_a_turn_left_without_an_advantage_is_an_error() -> None:
-    with pytest.raises(ValueError, match=r"Forgetful left TurnKey.* without an advantage, expected a number"):
-        datamodule(FakeTeam(), Forgetful()).train_dataloader()
+@pytest.mark.parametrize("advantage", [None, math.nan, math.inf])
+def test_a_turn_left_without_a_finite_advantage_is_an_error(advantage: float | None) -> None:
+    with pytest.raises(
+        ValueError, match=rf"Careless gave TurnKey.* the advantage {advantage}, expected a finite number"
+    ):
+        datamodule(FakeTeam(), Careless(advantage)).train_dataloader()
+
+
+def test_the_engine_gets_the_weights_before_it_plays_and_sleeps_afterwards() -> None:
+    team = FakeTeam()
+    data = datamodule(team, ATGRPO())
+    for played in (1, 2):
+        with data.playing():
+            assert (team.push.call_count, team.engine.sleep.call_count) == (played, played - 1)
+        assert team.engine.sleep.call_count == played
+
+
+@pytest.mark.parametrize(("precision", "exact"), [("32-true", True), ("bf16-mixed", False)])
+def test_an_engine_is_exact_only_for_a_trainer_in_float32(precision: str, exact: bool) -> None:
+    data = datamodule(FakeTeam(), ATGRPO())
+    trainer: Any = data.trainer
+    trainer.precision = precision
+    with data.playing():
+        assert trainer.lightning_module.exact_engine is exact
+
+
+def test_the_iteration_in_flight_is_not_finished() -> None:
+    data = datamodule(FakeTeam(), ATGRPO())
+    assert data.finished == 0
+    list(data.train_dataloader())
+    assert data.finished == 1
+    seen: list[int] = []
+    data._team.play = lambda *a, **k: seen.append(data.finished) or FakeTeam().play(*a, **k)  # type: ignore[union-attr]
+    data.train_dataloader()
+    assert (seen, data.finished) == ([1], 1)
 
 
 @pytest.mark.parametrize("estimator", [ATGRPO(), GRPO()])
