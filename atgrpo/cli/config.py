@@ -16,6 +16,9 @@ from omegaconf.errors import OmegaConfBaseException
 from atgrpo.cli.targets import check_targets
 from atgrpo.paths import conf_dir, recipes_dir
 
+MAY_BE_OFF = ("heldout", "logger", "samples")
+"""Nodes that may be null: then there is none."""
+
 
 class ConfigError(ValueError):
     """The configuration is wrong; the message is one line that says where and what was expected."""
@@ -106,7 +109,9 @@ def load(recipe: Path, overrides: Sequence[str]) -> DictConfig:
 
 def _settable(override: str) -> str:
     """Lets ``a.b=1`` set what no yaml lists: whether it exists is for the signature of what is built to say."""
-    key = override.split("=", 1)[0]
+    key, _, value = override.partition("=")
+    if key in ("run.name", "run.root") and value[:1] not in ("'", '"'):
+        return f"++{key}='{value}'"  # a run called 123E456 is no number
     return f"++{override}" if key[:1].isalpha() and "." in key and "@" not in key and "/" not in key else override
 
 
@@ -124,7 +129,7 @@ def _check_nodes(config: DictConfig) -> None:
     """Refuses a name where the node itself belongs: ``sampler: parallel`` in a recipe's body chooses no group."""
     for key in (f.name for f in fields(Config) if f.type == "Any"):
         node = config[key]
-        if isinstance(node, DictConfig) and "_target_" in node:
+        if (isinstance(node, DictConfig) and "_target_" in node) or (node is None and key in MAY_BE_OFF):
             continue
         hint = ""
         if (conf_dir() / key).is_dir():
@@ -155,5 +160,6 @@ def _one_line(error: BaseException) -> str:
     key = next((line.removeprefix("full_key:").strip() for line in lines if line.startswith("full_key:")), "")
     cause = str(error.__cause__).splitlines()[0] if error.__cause__ else ""
     text = lines[0] if lines else type(error).__name__
-    parts = [key, text, cause if cause != text else ""]
+    override = str(getattr(error, "override", None) or "")
+    parts = [override, key, text, cause if cause != text else ""]
     return ": ".join(part for part in parts if part)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import importlib
 import inspect
@@ -75,7 +76,9 @@ def locate(dotted: Any, path: str) -> Any:
 
 def _check_types(target: Any, settings: Mapping[str, Any], path: str) -> None:
     try:
-        hints = typing.get_type_hints(target.__init__ if inspect.isclass(target) else target)
+        # Fields know the module they were written in; a data class's own __init__ only that of the last class.
+        with_hints = target.__init__ if inspect.isclass(target) and not dataclasses.is_dataclass(target) else target
+        hints = typing.get_type_hints(with_hints)
     except (AttributeError, NameError, SyntaxError, TypeError):
         # Another package's annotation that exists only for type checkers, or a callable without any.
         return

@@ -50,30 +50,30 @@ def no_type(it: int.missing) -> None: ...  # type: ignore[name-defined]
 def no_generic(it: int[str]) -> None: ...  # type: ignore[type-arg]
 
 
-def node(target: str, **settings: Any) -> dict[str, Any]:
-    return {"part": {"_target_": target if "." in target else f"{__name__}.{target}", **settings}}
+def node(target: str, /, **settings: Any) -> dict[str, Any]:
+    return {"part": {"_target_": target, **settings}}
 
 
-def inner(name: str, **settings: Any) -> dict[str, Any]:
-    return node(f"{__name__}.{name}", **settings)
+def own(target: str, /, **settings: Any) -> dict[str, Any]:
+    return node(f"{__name__}.{target}", **settings)
 
 
 @pytest.mark.parametrize(
     "right",
     [
-        node("Fair"),
-        inner("Outer.Inner", size=3),
-        inner("Outer.named", name="x"),
-        node("stars", first=1, more=2),
-        node("starred"),
-        node("stars", _args_=[1]),
-        node("pair", both=[0.9, 0.95], either=[1, 2, 3], many=[1]),
+        own("Fair"),
+        own("Outer.Inner", size=3),
+        own("Outer.named", name="x"),
+        own("stars", first=1, more=2),
+        own("starred"),
+        own("stars", _args_=[1]),
+        own("pair", both=[0.9, 0.95], either=[1, 2, 3], many=[1]),
         node("torch.optim.AdamW", _partial_=True, betas=[0.9, 0.95]),
-        node("parts", children=[{"_target_": f"{__name__}.Outer"}], by_name={"a": {"_target_": f"{__name__}.Outer"}}),
+        own("parts", children=[{"_target_": f"{__name__}.Outer"}], by_name={"a": {"_target_": f"{__name__}.Outer"}}),
         node("builtins.dict", anything=1),
-        node("unresolved", it=3),
-        node("no_type", it=3),
-        node("no_generic", it=3),
+        own("unresolved", it=3),
+        own("no_type", it=3),
+        own("no_generic", it=3),
     ],
 )
 def test_what_can_be_called_passes(right: dict[str, Any]) -> None:
@@ -83,15 +83,15 @@ def test_what_can_be_called_passes(right: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (node("stars"), "part.first: "),
-        (node("starred", args=1), "part.args: "),
-        (inner("Outer.Inner"), "part.size: "),
-        (inner("Outer.Inner", size="big"), "part.size: got 'big', "),
-        (inner("Outer.named", nam="x"), "did you mean name?"),
-        (inner("Outer.Missing"), "cannot import"),
-        (node("pair", both=[0.9]), "part.both: got [0.9], tuple has wrong number of elements (expected 2, got 1"),
-        (node("pair", both=[0.9, "x"]), "part.both: got [0.9, 'x'], item 1 of tuple"),
-        (node("pair", both=[0.9, 0.95], many=["x"]), "part.many: got ['x'], "),
+        (own("stars"), "part.first: "),
+        (own("starred", args=1), "part.args: "),
+        (own("Outer.Inner"), "part.size: "),
+        (own("Outer.Inner", size="big"), "part.size: got 'big', "),
+        (own("Outer.named", nam="x"), "did you mean name?"),
+        (own("Outer.Missing"), "cannot import"),
+        (own("pair", both=[0.9]), "part.both: got [0.9], tuple has wrong number of elements (expected 2, got 1"),
+        (own("pair", both=[0.9, "x"]), "part.both: got [0.9, 'x'], item 1 of tuple"),
+        (own("pair", both=[0.9, 0.95], many=["x"]), "part.many: got ['x'], "),
         (node("torch.optim.AdamX"), "cannot import torch.optim.AdamX"),
         (node("torch..AdamW"), "cannot import torch..AdamW"),
         (node("torch.optim"), "part._target_: got torch.optim, expected a class or a function"),
