@@ -110,8 +110,9 @@ def load(recipe: Path, overrides: Sequence[str]) -> DictConfig:
 def _settable(override: str) -> str:
     """Lets ``a.b=1`` set what no yaml lists: whether it exists is for the signature of what is built to say."""
     key, _, value = override.partition("=")
-    if key in ("run.name", "run.root") and value[:1] not in ("'", '"'):
-        return f"++{key}='{value}'"  # a run called 123E456 is no number
+    if key in ("run.name", "run.root") and value != "null" and value[:1] not in ("'", '"'):
+        text = value.replace("'", r"\'")
+        return f"++{key}='{text}'"  # a run called 123E456 is no number
     return f"++{override}" if key[:1].isalpha() and "." in key and "@" not in key and "/" not in key else override
 
 

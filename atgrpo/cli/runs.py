@@ -63,6 +63,6 @@ def settings_of(run: Path) -> Any:
 def changed_settings(run: Path, config: DictConfig) -> list[str]:
     """Lines of the configuration that differ from what the run was started with."""
     now = config.copy()
-    now.run = settings_of(run).run
+    now.run.update(settings_of(run).run)
     before, after = (run / CONFIG).read_text().splitlines(), as_yaml(now).splitlines()
     return [line for line in difflib.ndiff(before, after) if line[:2] in ("- ", "+ ")]

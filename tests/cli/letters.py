@@ -25,7 +25,7 @@ class Letters(Environment):
         return Action(text, bool(text.strip()))
 
     def step(self, agent: str, action: Action) -> StepResult:
-        self.said.append(action.value)
+        self.said.append("".join(action.value.split()))
         digits = sum(letter.isdigit() for letter in action.value) / 8
         return StepResult(self.success, digits, done=False)
 
