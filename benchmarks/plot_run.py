@@ -50,8 +50,8 @@ def plot(run: Path, to: Path) -> None:
     for tag in sorted(t for t in tags if t.startswith("rollout/") and t.endswith("/reward")):
         rewards.plot(*tags[tag], label=tag.split("/")[1])
     rewards.set(title="reward of all candidates, by agent")
-    for phase in ("sync", "rollout", "prepare", "train"):
-        seconds.plot(*tags[f"seconds/{phase}"], label=phase)
+    for tag in sorted(t for t in tags if t.startswith("seconds/")):
+        seconds.plot(*tags[tag], label=tag.split("/")[1])
     seconds.set(title="seconds", ylim=(0, None))
     for axis in (success, rewards, seconds):
         axis.set_xlabel("iteration")

@@ -37,7 +37,7 @@ LONGEST = 1024
 SEED = 0
 
 
-class RecordingEngine(VLLMEngine):
+class Recorder(VLLMEngine):
     """Keeps what it was asked."""
 
     def __init__(self, models: Any) -> None:
@@ -81,7 +81,7 @@ def timed(llm: Any, work: Callable[[], int]) -> tuple[int, float]:
     return work(), time.perf_counter() - start
 
 
-def play(team: Team, engine: RecordingEngine, samples: Sequence[Sample]) -> tuple[int, float]:
+def play(team: Team, engine: Recorder, samples: Sequence[Sample]) -> tuple[int, float]:
     """One iteration's rollouts."""
     engine.requests.clear()
 
@@ -126,9 +126,7 @@ def main() -> None:
     quiet()
     warnings.simplefilter("ignore", FutureWarning)  # of vLLM at its start
     policies: Any = {"solver": SimpleNamespace(folder=model_folder(arguments.model))}
-    team = Team(
-        engine=RecordingEngine, environment=MathTeam, agents=AGENTS, policies=policies, max_prompt_tokens=LONGEST
-    )
+    team = Team(engine=Recorder, environment=MathTeam, agents=AGENTS, policies=policies, max_prompt_tokens=LONGEST)
     engine: Any = team.engine
     llm, samples = engine.bare(), WordProblems().split("train")[: arguments.prompts]
     ways: dict[str, Callable[[], tuple[int, float]]] = {
