@@ -151,7 +151,9 @@ def _spread(config: DictConfig) -> None:
         for name, node in config[group].items():
             if not isinstance(node, DictConfig | None):
                 raise ConfigError(f"{group}.{name}: got {node!r}, expected a mapping of settings that differ")
-        own = {name: OmegaConf.merge(config[common], config[group].get(name) or {}) for name in used}
+        # As a plain mapping: a node of the composed configuration refuses keys that it does not have yet.
+        base = OmegaConf.create(OmegaConf.to_container(config[common]))
+        own = {name: OmegaConf.merge(base, config[group].get(name) or {}) for name in used}
         config[group] = OmegaConf.create(own)
 
 
