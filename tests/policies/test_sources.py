@@ -67,8 +67,8 @@ def test_a_build_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: p
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_embedded_default_answers_and_keeps_its_template() -> None:
-    folder = model_folder("smollm2")
+def test_the_embedded_default_is_unpacked_answers_and_keeps_its_template(tmp_path: Path) -> None:
+    folder = model_folder("smollm2", cache=tmp_path)  # never one that an earlier installation left behind
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder)
     assert (model.config.vocab_size, model.dtype, model.config.tie_word_embeddings) == (49152, torch.float32, True)
