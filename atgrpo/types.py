@@ -42,14 +42,12 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How completions are drawn. Log-probs are those of the distribution that was sampled from."""
+    """How completions are drawn: from the whole distribution, as cutting it (top-p, top-k) renormalises log-probs."""
 
     max_tokens: int
     """Longest completion, end-of-sequence token included."""
     temperature: float = 1.0
     """0 is greedy."""
-    top_p: float = 1.0
-    """Nucleus mass; anything under 1 renormalises the log-probs and is refused for training."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +190,8 @@ class Minibatch:
     """As the engine sampled them; 0 where ``loss_mask`` is False."""
     old_logprobs: Float[Tensor, "B T"] | None
     """The trainer's own, before the iteration's first update. None: this is the first, so they equal the current."""
+    ref_logprobs: Float[Tensor, "B T"] | None
+    """The reference policy's; None where the loss has no KL penalty."""
     advantages: Float[Tensor, "B T"]
     weights: Float[Tensor, "B T"]
     """Aggregation weight of each token; the step's loss is sum(weights * loss) / denominator."""

@@ -7,34 +7,48 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any, get_args
 
 import lightning as L
+import torch.distributed as dist
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from atgrpo.cli.config import ConfigError
+from atgrpo.cli.runs import RunFolder
 from atgrpo.data.base import Split
+from atgrpo.engines.process import ProcessEngine
 from atgrpo.envs.base import Environment
 from atgrpo.policies.sources import model_folder
+from atgrpo.ranks import Ranks
 from atgrpo.rollout.collate import Batching
 from atgrpo.rollout.parallel import ParallelSampler
 from atgrpo.training.callbacks.advantage import AdvantageCallback
+from atgrpo.training.callbacks.checkpoint import IterationCheckpoint
 from atgrpo.training.callbacks.console import Console
 from atgrpo.training.callbacks.grpo import GRPO
 from atgrpo.training.callbacks.metrics import IterationMetrics
 from atgrpo.training.callbacks.stop import GracefulStop
+from atgrpo.training.checkpoints import AnyRanksIO
 from atgrpo.training.datamodule import RolloutDataModule
 from atgrpo.training.filters import GroupFilter
 from atgrpo.training.module import LossSettings, MultiPolicyModule, Schedule
+from atgrpo.training.say import say
 from atgrpo.training.team import Team, check_roles
 
-CHECKPOINTS = "checkpoints"
-
-
-TRAINER_SETTINGS = {"accelerator", "devices", "precision", "deterministic", "benchmark", "profiler", "detect_anomaly"}
+TRAINER_SETTINGS = {
+    "accelerator",
+    "benchmark",
+    "detect_anomaly",
+    "deterministic",
+    "devices",
+    "num_nodes",
+    "precision",
+    "profiler",
+    "strategy",
+}
 """What a recipe may set of Lightning's trainer; the rest follows from the recipe itself."""
 PRECISIONS = ("32-true", "bf16-mixed")
 
@@ -58,6 +72,7 @@ class Parts:
     group_filter: GroupFilter
     heldout: L.Callback | None
     samples: L.Callback | None
+    checkpoint: IterationCheckpoint
     environment: Callable[[], Environment]
 
     def module(self) -> MultiPolicyModule:
@@ -77,15 +92,21 @@ class Parts:
         """Starts the engine for ``policies``."""
         c = self.config
         start = time.perf_counter()
+        ranks = Ranks.current()
+        engine = make(c.engine)
+        if dist.is_available() and dist.is_initialized():
+            # vLLM must not meet the trainer's process group.
+            engine = partial(ProcessEngine, engine, ranks=ranks)
         team = Team(
-            engine=make(c.engine),
+            engine=engine,
             environment=self.environment,
             agents=dict(c.agents),
             policies=policies,
             max_prompt_tokens=c.max_prompt_tokens,
             workers=c.workers,
+            ranks=ranks,
         )
-        print(f"engine: {team.engine.name}, started in {time.perf_counter() - start:.1f} s")
+        say(f"engine: {team.engine.name}, started in {time.perf_counter() - start:.1f} s")
         return team
 
     def datamodule(self) -> RolloutDataModule:
@@ -100,19 +121,19 @@ class Parts:
             seed=self.config.seed,
         )
 
-    def trainer(self, run: Path) -> L.Trainer:
+    def trainer(self, run: RunFolder) -> L.Trainer:
         """The trainer with every callback of a run that is kept in ``run``."""
         c = self.config
         metrics = IterationMetrics()
         # A stop that is asked for while the team is being scored still counts: the stop stands behind the score.
-        wanted = [self.advantage, metrics, Console(metrics, c.agents), self.samples, self.heldout, GracefulStop()]
-        callbacks = [callback for callback in wanted if callback is not None]
-        logger = make(c.logger)
+        wanted = [run, self.advantage, metrics, Console(metrics, c.agents), self.samples, self.heldout]
+        own = [make(node) for node in c.callbacks.values()]
+        callbacks = [callback for callback in (*wanted, *own, GracefulStop()) if callback is not None]
         trainer: L.Trainer = make(c.trainer)(
             max_epochs=c.iterations,
-            callbacks=[*callbacks, make(c.checkpoint)(run / CHECKPOINTS)],
-            logger=False if logger is None else logger(save_dir=str(run)),
-            default_root_dir=str(run),
+            callbacks=[*callbacks, self.checkpoint],
+            plugins=None if c.trainer.get("strategy") else [AnyRanksIO()],
+            logger=False,  # the run's folder hangs it in
             reload_dataloaders_every_n_epochs=1,
             use_distributed_sampler=False,
             num_sanity_val_steps=0,
@@ -146,10 +167,10 @@ def build(config: DictConfig) -> Parts:
                     "group_filter",
                     "heldout",
                     "samples",
+                    "checkpoint",
                 )
             },
         )
-        make(config.checkpoint)(Path())
         _check(parts)
     except InstantiationException as error:
         raise ConfigError(str(error.__cause__ or error)) from error
@@ -163,9 +184,18 @@ def _check_trainer(node: DictConfig) -> None:
         raise ValueError(f"trainer.{unknown[0]}: not for a recipe to set, expected some of {sorted(TRAINER_SETTINGS)}")
     if node.precision not in PRECISIONS:
         raise ValueError(f"trainer.precision: got {node.precision}, expected {' or '.join(PRECISIONS)}")
-    devices = node.devices
-    if devices != 1 and not (OmegaConf.is_list(devices) and len(devices) == 1):
-        raise ValueError(f"trainer.devices: got {devices}, expected 1 (or a list with one device)")
+    several = node.get("num_nodes", 1) != 1 or _devices(node) != 1
+    if node.get("strategy") is None and several:
+        raise ValueError(
+            f"trainer.devices: got {node.devices} on {node.get('num_nodes', 1)} nodes, expected one process "
+            "(trainer=fsdp runs several)"
+        )
+
+
+def _devices(node: DictConfig) -> int | str:
+    """How many processes on this machine; ``auto`` is known to the trainer only."""
+    devices: Any = node.devices
+    return len(devices) if OmegaConf.is_list(devices) else devices
 
 
 def _check(parts: Parts) -> None:
@@ -201,8 +231,3 @@ def quiet() -> None:
 
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
-
-
-def as_yaml(config: DictConfig) -> str:
-    """The resolved configuration."""
-    return OmegaConf.to_yaml(config, resolve=True)

@@ -7,22 +7,32 @@ import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import cast, get_args
 
-import torch
 from omegaconf import DictConfig
 from tqdm import tqdm
 
-from atgrpo.cli.build import CHECKPOINTS, Parts, build
+from atgrpo.cli.build import Parts, build, make
 from atgrpo.cli.config import ConfigError, find_recipe, load
 from atgrpo.cli.plan import plan_text
-from atgrpo.cli.runs import changed_settings, find_checkpoint, new_run, run_of, settings_of
-from atgrpo.policies.causal_lm import CausalLMPolicy
+from atgrpo.cli.runs import (
+    CHECKPOINTS,
+    RunFolder,
+    changed_settings,
+    find_checkpoint,
+    new_run,
+    run_of,
+    settings_of,
+)
+from atgrpo.policies.packed import PackedPolicy
 from atgrpo.rollout.seeds import stable_seed
 from atgrpo.training.callbacks.checkpoint import SavedIteration, saved_iterations
+from atgrpo.training.checkpoints import read_checkpoint
 from atgrpo.training.evaluation import Mode, evaluate
 from atgrpo.training.report import tree_text
+from atgrpo.training.say import say
 from atgrpo.training.team import Team
 
 
@@ -35,40 +45,41 @@ def fit(args: argparse.Namespace) -> None:
         print(plan_text(parts))
         return
     checkpoint = find_checkpoint(args.resume, config, recipe) if args.resume else None
-    run = run_of(checkpoint) if checkpoint else new_run(config, recipe)
-    print(f"run folder: {run}")
     if checkpoint and not _goes_on(checkpoint, config):
         return
-    command = ["python", "-m", "atgrpo", "fit", "--config", args.config, "--resume", str(run), *args.overrides]
-    again = shlex.join(command)
+    place = run_of(checkpoint) if checkpoint else partial(new_run, config, recipe)
+    run = RunFolder(place, make(config.logger))
     trainer = parts.trainer(run)
     datamodule = parts.datamodule()
     try:
         trainer.fit(parts.module(), datamodule=datamodule, ckpt_path=str(checkpoint.state) if checkpoint else None)
     except BaseException:
-        saved = saved_iterations(run / CHECKPOINTS)
-        print(
-            f"stopped, saved up to iteration {saved[-1].iteration}; go on with: {again}"
-            if saved
-            else "nothing saved yet"
-        )
+        if run.folder is not None:
+            saved = saved_iterations(run.folder / CHECKPOINTS)
+            until = f"saved up to iteration {saved[-1].iteration}; go on with: {_again(args, run)}" if saved else ""
+            say(f"stopped, {until or 'nothing saved yet'}")
         raise
     if datamodule.finished < config.iterations:
-        print(f"stopped and saved after iteration {datamodule.finished}; go on with: {again}")
+        say(f"stopped and saved after iteration {datamodule.finished}; go on with: {_again(args, run)}")
     else:
-        print(f"done: {run}")
+        say(f"done: {run.folder}")
+
+
+def _again(args: argparse.Namespace, run: RunFolder) -> str:
+    command = ["python", "-m", "atgrpo", "fit", "--config", args.config, "--resume", str(run.folder), *args.overrides]
+    return shlex.join(command)
 
 
 def _goes_on(checkpoint: SavedIteration, config: DictConfig) -> bool:
     """Says from where and with what; False if there is nothing left to do."""
     run = run_of(checkpoint)
-    print(f"going on after iteration {checkpoint.iteration}")
+    say(f"going on in {run} after iteration {checkpoint.iteration}")
     if config.seed != (before := settings_of(run).seed):
         raise ConfigError(f"seed: got {config.seed}, expected the {before} that the run was started with")
     for line in changed_settings(run, config):
-        print(f"  changed since the start: {line}")
+        say(f"  changed since the start: {line}")
     if checkpoint.iteration >= config.iterations:
-        print(f"nothing to do: all {config.iterations} iterations are done; raise iterations= to train longer")
+        say(f"nothing to do: all {config.iterations} iterations are done; raise iterations= to train longer")
     return checkpoint.iteration < config.iterations
 
 
@@ -132,17 +143,12 @@ def _team(args: argparse.Namespace) -> Iterator[tuple[Parts, Team]]:
         team.close()
 
 
-def _policies(parts: Parts, config: DictConfig, recipe: Path, checkpoint: str | None) -> dict[str, CausalLMPolicy]:
+def _policies(parts: Parts, config: DictConfig, recipe: Path, checkpoint: str | None) -> dict[str, PackedPolicy]:
     """The policies with a checkpoint's weights, or as training would start."""
     module = parts.module()
     module.configure_model()
     if checkpoint:
         saved = find_checkpoint(checkpoint, config, recipe)
-        state = torch.load(saved.state, map_location="cpu", weights_only=True, mmap=True)["state_dict"]
-        try:
-            module.load_state_dict(state)
-        except RuntimeError as error:
-            first = str(error).splitlines()[-1].strip()
-            raise ConfigError(f"checkpoint {saved.folder} does not fit the recipe's policies: {first}") from error
+        module.load_state_dict(read_checkpoint(saved.state)["state_dict"])
         print(f"weights after iteration {saved.iteration}: {saved.folder}")
-    return {name: cast(CausalLMPolicy, policy) for name, policy in module.policies.items()}
+    return {name: cast(PackedPolicy, policy) for name, policy in module.policies.items()}

@@ -61,6 +61,7 @@ class Config:
     heldout: Any = None
     checkpoint: Any = None
     samples: Any = None
+    callbacks: dict[str, Any] = field(default_factory=dict)
     run: Run = field(default_factory=Run)
 
 
@@ -166,3 +167,8 @@ def _one_line(error: BaseException) -> str:
     override = str(getattr(error, "override", None) or "")
     parts = [override, key, text, cause if cause != text else ""]
     return ": ".join(part for part in parts if part)
+
+
+def as_yaml(config: DictConfig) -> str:
+    """The resolved configuration."""
+    return OmegaConf.to_yaml(config, resolve=True)

@@ -70,13 +70,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from atgrpo.cli import commands
     from atgrpo.cli.build import quiet
     from atgrpo.engines.base import EngineError
+    from atgrpo.training.checkpoints import CheckpointError
 
     quiet()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # lines are news, also in a log file
     run = {"fit": commands.fit, "evaluate": commands.score, "rollout": commands.rollout, "export": commands.export}
     try:
         run[args.command](args)
-    except (commands.ConfigError, EngineError) as error:
+    except (commands.ConfigError, CheckpointError, EngineError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     return 0

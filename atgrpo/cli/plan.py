@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from omegaconf import DictConfig
 
-from atgrpo.cli.build import Parts, as_yaml
+from atgrpo.cli.build import Parts
+from atgrpo.cli.config import as_yaml
 
 GB = 1e9
 

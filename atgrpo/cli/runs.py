@@ -3,17 +3,59 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import lightning as L
 from omegaconf import DictConfig, OmegaConf
 
-from atgrpo.cli.build import CHECKPOINTS, as_yaml
-from atgrpo.cli.config import ConfigError
-from atgrpo.training.callbacks.checkpoint import SavedIteration, saved_iterations
+from atgrpo.cli.config import ConfigError, as_yaml
+from atgrpo.ranks import Ranks
+from atgrpo.training.callbacks.checkpoint import IterationCheckpoint, SavedIteration, saved_iterations
+from atgrpo.training.say import say
 
 CONFIG = "config.yaml"
+CHECKPOINTS = "checkpoints"
+
+
+class RunFolder(L.Callback):
+    """Where the run is kept: found or made once the ranks can agree on it, then given to those who write there.
+
+    Args:
+        place: The folder, or what makes a new one; called on the first rank only.
+        logger: Builds the logger from ``save_dir``; None for no logger.
+    """
+
+    def __init__(self, place: Path | Callable[[], Path], logger: Callable[..., Any] | None) -> None:
+        self._place = place
+        self._logger = logger
+        self.folder: Path | None = None
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Before any other callback.
+
+        Raises:
+            ConfigError: the first rank could not make it; on every rank.
+        """
+        ranks = Ranks.current()
+        found: Path | ConfigError | None = None
+        if ranks.rank == 0:
+            try:
+                found = self._place if isinstance(self._place, Path) else self._place()
+            except ConfigError as error:
+                found = error
+        agreed = ranks.gather(found)[0]
+        if not isinstance(agreed, Path):
+            raise agreed or ConfigError("the first rank found no run folder")
+        self.folder = agreed
+        say(f"run folder: {agreed}")
+        if self._logger is not None:
+            trainer.logger = self._logger(save_dir=str(agreed))
+        for callback in trainer.checkpoint_callbacks:
+            if isinstance(callback, IterationCheckpoint):
+                callback.folder = agreed / CHECKPOINTS
 
 
 def new_run(config: DictConfig, recipe: Path) -> Path:

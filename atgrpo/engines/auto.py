@@ -8,11 +8,13 @@ from typing import Literal
 
 from atgrpo.engines.base import Engine
 
-StartEngine = Callable[[Mapping[str, str | Path]], Engine]
+StartEngine = Callable[..., Engine]
+"""Of models and adapters."""
 
 
 def start_engine(
     models: Mapping[str, str | Path],
+    adapters: Mapping[str, str | Path] | None = None,
     *,
     use: Literal["auto", "vllm", "transformers"],
     vllm: StartEngine,
@@ -23,11 +25,11 @@ def start_engine(
     The name of a fallback ends with the reason why vLLM was not taken.
     """
     if use != "auto":
-        return (vllm if use == "vllm" else transformers)(models)
+        return (vllm if use == "vllm" else transformers)(models, adapters)
     reason = _why_no_vllm()
     if reason is None:
-        return vllm(models)
-    engine = transformers(models)
+        return vllm(models, adapters)
+    engine = transformers(models, adapters)
     engine.name += f"; no vLLM: {reason}"  # type: ignore[misc]  # both engines have a plain attribute
     return engine
 

@@ -14,6 +14,10 @@ class EngineError(RuntimeError):
     """The engine failed: ours to report, never the model's fault."""
 
 
+class EngineLostError(EngineError):
+    """The process behind the engine died or fell silent. What was asked of it is lost; a ``Restartable`` may go on."""
+
+
 @runtime_checkable
 class Engine(Protocol):
     """Serves every policy of a team. Requests are independent: each finishes when its own completions are in.
@@ -52,6 +56,18 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Frees everything; the engine cannot be used afterwards."""
+
+
+@runtime_checkable
+class Restartable(Protocol):
+    """An engine that can be started again after an ``EngineLostError``."""
+
+    def restart(self) -> None:
+        """Starts anew with the weights that every policy was last given. Requests and tickets are forgotten.
+
+        Raises:
+            EngineError: the new one did not start either.
+        """
 
 
 def generate(engine: Engine, requests: Sequence[Request]) -> list[list[Completion]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,18 +31,15 @@ class Parameters:
     @classmethod
     def of_folder(cls, folder: Path) -> Parameters:
         """Reads names and shapes from the headers of the folder's safetensors files."""
-        files = sorted(folder.glob("*.safetensors"))
-        if not files:
-            raise EngineError(f"model folder {folder} holds no safetensors file, expected at least one")
         config = json.loads((folder / "config.json").read_text())
-        shapes: dict[str, tuple[int, ...]] = {}
-        for file in files:
-            with file.open("rb") as stream:
-                header = json.loads(stream.read(struct.unpack("<Q", stream.read(8))[0]))
-            shapes |= {name: tuple(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
         # Old checkpoints also store this buffer, which no model has as a parameter.
-        shapes = {name: shape for name, shape in shapes.items() if not name.endswith("rotary_emb.inv_freq")}
+        shapes = {n: shape for n, shape in _shapes(folder).items() if not n.endswith("rotary_emb.inv_freq")}
         return cls(shapes, tied=bool(config.get("tie_word_embeddings", False)))
+
+    @classmethod
+    def of_adapter(cls, folder: Path) -> Parameters:
+        """The same of a peft adapter's folder: all of its weights, none of the model's."""
+        return cls(_shapes(folder), tied=False)
 
     @contextmanager
     def checked(self, policy: str, weights: Iterable[tuple[str, Tensor]]) -> Iterator[Iterator[tuple[str, Tensor]]]:
@@ -70,6 +68,23 @@ class Parameters:
             raise EngineError(
                 f"weights of policy {policy!r} do not fit the engine's model: {'; '.join(wrong[:5])}{more}"
             )
+
+
+def _shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise EngineError(f"model folder {folder} holds no safetensors file, expected at least one")
+    shapes: dict[str, tuple[int, ...]] = {}
+    for file in files:
+        with file.open("rb") as stream:
+            header = json.loads(stream.read(struct.unpack("<Q", stream.read(8))[0]))
+        shapes |= {name: tuple(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
+    return shapes
+
+
+def memory_folder() -> tempfile.TemporaryDirectory[str]:
+    """A passing folder for weights, in shared memory where the system has it."""
+    return tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
 
 
 def check_policy(policy: str, served: Collection[str]) -> None:

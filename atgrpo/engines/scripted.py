@@ -24,10 +24,17 @@ class ScriptedEngine:
     exact = False
 
     def __init__(
-        self, models: Mapping[str, str | Path], *, script: Callable[[Request, int], str], logprob: float = -1.0
+        self,
+        models: Mapping[str, str | Path],
+        adapters: Mapping[str, str | Path] | None = None,
+        *,
+        script: Callable[[Request, int], str],
+        logprob: float = -1.0,
     ) -> None:
-        self._folders = {policy: Path(folder) for policy, folder in models.items()}
-        self._tokenizers = {policy: AutoTokenizer.from_pretrained(folder) for policy, folder in self._folders.items()}
+        self._tokenizers = {policy: AutoTokenizer.from_pretrained(folder) for policy, folder in models.items()}
+        self._parameters = {policy: Parameters.of_folder(Path(folder)) for policy, folder in models.items()} | {
+            policy: Parameters.of_adapter(Path(folder)) for policy, folder in (adapters or {}).items()
+        }
         self._script = script
         self._logprob = logprob
         self._queue: deque[tuple[int, Request]] = deque()
@@ -40,7 +47,7 @@ class ScriptedEngine:
 
     def submit(self, ticket: int, request: Request) -> None:
         """Queues a request."""
-        check_request(request, dict.fromkeys(self._folders, 2**31))
+        check_request(request, dict.fromkeys(self._tokenizers, 2**31))
         self.requests.append(request)
         self._queue.append((ticket, request))
 
@@ -60,8 +67,8 @@ class ScriptedEngine:
 
     def load_weights(self, policy: str, weights: Iterable[tuple[str, Tensor]]) -> None:
         """Checks the names as a real engine does, and forgets the weights."""
-        check_policy(policy, self._folders)
-        with Parameters.of_folder(self._folders[policy]).checked(policy, weights) as known:
+        check_policy(policy, self._tokenizers)
+        with self._parameters[policy].checked(policy, weights) as known:
             for _ in known:
                 pass
         self.pushes[policy] += 1

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
+from atgrpo.engines.adapters import Adapter, read_adapters
 from atgrpo.engines.base import EngineError
 from atgrpo.engines.common import Parameters, check_policy, check_request, stop_ids
 from atgrpo.types import Completion, FinishReason, Request, Sampling
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class TransformersEngine:
-    """Samples with its own copy of each model, one batch of completions per ``step``.
+    """Samples with its own copy of each model, one batch of completions per ``step``; adapters on a model share it.
 
     Every completion draws from its own generator, and its log-probs are those of the distribution it was drawn from.
     """
@@ -29,15 +30,28 @@ class TransformersEngine:
     def __init__(
         self,
         models: Mapping[str, str | Path],
+        adapters: Mapping[str, str | Path] | None = None,
         *,
         dtype: str = "float32",
         batch_size: int = 64,
         device: str | None = None,
     ) -> None:
-        """Loads the models; ``batch_size`` completions are sampled at a time. ``device``: the GPU if there is one."""
+        """Loads the models.
+
+        Args:
+            models: policy name to model folder.
+            adapters: policy name to the folder of its LoRA adapter, for policies that have one.
+            dtype: of the models.
+            batch_size: completions that are sampled at a time.
+            device: the GPU if there is one and None is given.
+        """
         self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self._batch_size = batch_size
-        self._served = {p: _Served.load(Path(folder), dtype, self._device) for p, folder in models.items()}
+        self._adapters, hosts = read_adapters(models, adapters)
+        own = {h: _Served.load(Path(models[h]), dtype, self._device) for h in dict.fromkeys(hosts.values())}
+        self._served = {policy: own[host] for policy, host in hosts.items()}
+        for policy, adapter in self._adapters.items():
+            self._served[policy] = self._served[policy].with_adapter(policy, adapter)
         self._longest = {p: s.model.config.max_position_embeddings for p, s in self._served.items()}
         self._tickets: dict[int, _Ticket] = {}
         self._queue: list[_Row] = []
@@ -62,6 +76,7 @@ class TransformersEngine:
         batch, later = waiting[: self._batch_size], waiting[self._batch_size :]
         self._queue = [row for row in self._queue if row.request.policy != policy] + later
         served = self._served[policy]
+        served.activate()
         sample(served.model, batch, served.stops)
         finished = []
         for row in batch:
@@ -78,6 +93,9 @@ class TransformersEngine:
         if any(row.request.policy == policy for row in self._queue):
             raise EngineError(f"weights of policy {policy!r} were pushed while it was sampling")
         served = self._served[policy]
+        if served.adapter is not None:
+            served.load_adapter(self._adapters[policy].received(policy, weights))
+            return
         own = dict(served.model.named_parameters())
         with torch.no_grad(), served.parameters.checked(policy, weights) as known:
             for name, tensor in known:
@@ -110,6 +128,8 @@ class _Served:
     tokenizer: PreTrainedTokenizerBase
     parameters: Parameters
     stops: frozenset[int]
+    adapter: str | None = None
+    """Its name in the model."""
 
     @classmethod
     def load(cls, folder: Path, dtype: str, device: torch.device) -> _Served:
@@ -120,6 +140,20 @@ class _Served:
         parameters = Parameters(shapes, tied=model.config.tie_word_embeddings)
         stops = stop_ids(folder, tokenizer.eos_token_id)
         return cls(model, tokenizer, parameters, stops)
+
+    def with_adapter(self, name: str, adapter: Adapter) -> _Served:
+        """The same model with one more adapter in it."""
+        self.model.load_adapter(str(adapter.folder), adapter_name=name)
+        return replace(self, parameters=adapter.parameters, adapter=name)
+
+    def activate(self) -> None:
+        if self.adapter is not None:
+            self.model.set_adapter(self.adapter)
+
+    def load_adapter(self, weights: Mapping[str, Tensor]) -> None:
+        from peft import set_peft_model_state_dict
+
+        set_peft_model_state_dict(self.model, dict(weights), adapter_name=self.adapter)
 
 
 @dataclass(slots=True)
@@ -183,20 +217,9 @@ def sample(model: PreTrainedModel, rows: Sequence[_Row], stops: frozenset[int]) 
 
 
 def sampling_logprobs(logits: Float[Tensor, "B V"], samplings: Sequence[Sampling]) -> Float[Tensor, "B V"]:
-    """``log_softmax(logits / T)``, cut to the nucleus where ``top_p < 1``. Temperature 0 reports those at T=1."""
+    """``log_softmax(logits / T)`` of each row; temperature 0 reports those at T=1."""
     temperature = torch.tensor([s.temperature or 1.0 for s in samplings], device=logits.device)
-    logprobs = torch.log_softmax(logits.float() / temperature[:, None], dim=-1)
-    if all(s.top_p >= 1 for s in samplings):
-        return logprobs
-    top_p = torch.tensor([s.top_p for s in samplings], device=logits.device)
-    return torch.log_softmax(logprobs.masked_fill(~_nucleus(logprobs, top_p), -torch.inf), dim=-1)
-
-
-def _nucleus(logprobs: Float[Tensor, "B V"], top_p: Float[Tensor, " B"]) -> Bool[Tensor, "B V"]:
-    ordered, order = logprobs.exp().sort(dim=-1, descending=True)
-    # The token that crosses the mass is in; what comes before a token decides, so the first is always in.
-    inside = (ordered.cumsum(-1) - ordered < top_p[:, None]) | (top_p >= 1)[:, None]
-    return torch.zeros_like(inside).scatter(1, order, inside)
+    return torch.log_softmax(logits.float() / temperature[:, None], dim=-1)
 
 
 def draw(logprobs: Float[Tensor, "B V"], uniform: Float[Tensor, " B"]) -> Int[Tensor, " B"]:

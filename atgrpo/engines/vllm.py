@@ -1,4 +1,4 @@
-"""vLLM inside the trainer's process: one engine core per policy, stepped by the rollout loop."""
+"""vLLM inside the trainer's process: one engine core per model, stepped by the rollout loop."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import atexit
 import gc
 import os
 import random
-import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,8 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from atgrpo.engines.adapters import read_adapters
 from atgrpo.engines.base import EngineError
-from atgrpo.engines.common import Parameters, check_policy, check_request
+from atgrpo.engines.common import Parameters, check_policy, check_request, memory_folder
+from atgrpo.engines.vllm_adapters import VLLMAdapters
 from atgrpo.types import Completion, Request
 
 CPU_CACHE_GB = 1.0
@@ -28,11 +29,11 @@ CPU_BLOCK = 32
 
 
 class VLLMEngine:
-    """Serves each policy from an in-process vLLM engine.
+    """Serves policies from in-process vLLM engines: one for each policy, or for all adapters on the same model.
 
     Every completion is a vLLM request of its own with its own seed, so that it does not depend on what else is in the
-    batch. Log-probs are those after temperature and top-p; they come from the engine's kernels and dtype, hence
-    ``exact`` is False.
+    batch. Log-probs are those after temperature; they come from the engine's kernels and dtype, hence ``exact`` is
+    False.
     """
 
     exact: ClassVar[bool] = False
@@ -42,6 +43,7 @@ class VLLMEngine:
     def __init__(
         self,
         models: Mapping[str, str | Path],
+        adapters: Mapping[str, str | Path] | None = None,
         *,
         dtype: str = "auto",
         max_model_len: int | None = None,
@@ -56,31 +58,36 @@ class VLLMEngine:
 
         Args:
             models: policy name to model folder.
+            adapters: policy name to the folder of its LoRA adapter, for policies that have one.
             dtype: ``auto`` takes bfloat16 for float32 checkpoints, and the checkpoint's own otherwise.
             max_model_len: longest prompt plus completion; the model's own limit if None.
-            max_num_seqs: completions that run at the same time, per policy.
-            kv_cache_gb: key-value cache per policy in GiB. None: 1 on CPU, what is left on a GPU.
-            gpu_memory_utilization: share of the GPU's memory that all policies together may take.
+            max_num_seqs: completions that run at the same time, per engine.
+            kv_cache_gb: key-value cache per engine in GiB. None: 1 on CPU, what is left on a GPU.
+            gpu_memory_utilization: share of the GPU's memory that all engines together may take.
             enforce_eager: no compilation and no CUDA graphs. None: eager on CPU, where compiling gains nothing.
             tensor_parallel_size: GPUs that each policy is split over.
             extra: further arguments of vLLM's ``EngineArgs``.
         """
-        folders = {policy: Path(folder) for policy, folder in models.items()}
+        read, self._hosts = read_adapters(models, adapters)
+        self._adapters = VLLMAdapters(read)
+        folders = {host: Path(models[host]) for host in dict.fromkeys(self._hosts.values())}
         settings = {
             "dtype": dtype,
             "max_model_len": max_model_len,
             "max_num_seqs": max_num_seqs,
             "kv_cache_memory_bytes": None if kv_cache_gb is None else int(kv_cache_gb * 2**30),
-            "gpu_memory_utilization": gpu_memory_utilization / len(models),
+            "gpu_memory_utilization": gpu_memory_utilization / len(folders),
             "enforce_eager": enforce_eager,
             "tensor_parallel_size": tensor_parallel_size,
             **(extra or {}),
         }
-        self._parameters = {policy: Parameters.of_folder(folder) for policy, folder in folders.items()}
+        self._parameters = {policy: Parameters.of_folder(Path(models[policy])) for policy in set(models) - set(read)}
         with _trainer_untouched():
-            self._llms = {policy: self._start(folder, settings) for policy, folder in folders.items()}
-        self._tokenizers = {policy: llm.get_tokenizer() for policy, llm in self._llms.items()}
-        self._longest = {policy: llm.model_config.max_model_len for policy, llm in self._llms.items()}
+            self._llms = {host: self._start(folder, settings | self._lora(host)) for host, folder in folders.items()}
+            for policy in read:
+                self._adapters.load(self._llm(policy), policy)
+        self._tokenizers = {policy: self._llm(policy).get_tokenizer() for policy in models}
+        self._longest = {policy: self._llm(policy).model_config.max_model_len for policy in models}
         self._tensor_parallel = tensor_parallel_size
         self._device = next(iter(self._llms.values())).vllm_config.device_config.device_type
         dtypes = sorted({str(llm.model_config.dtype).removeprefix("torch.") for llm in self._llms.values()})
@@ -89,6 +96,12 @@ class VLLMEngine:
         self._without_weights: set[str] = set()
         self._prompt_tokens = self._cached_tokens = 0
         atexit.register(self.close)  # a process that ends with vLLM open prints pages of leaked objects
+
+    def _llm(self, policy: str) -> Any:
+        return self._llms[self._hosts[policy]]
+
+    def _lora(self, host: str) -> dict[str, Any]:
+        return self._adapters.settings(policy for policy, own in self._hosts.items() if own == host)
 
     @classmethod
     def _start(cls, folder: Path, settings: dict[str, Any]) -> Any:
@@ -140,20 +153,20 @@ class VLLMEngine:
             params = SamplingParams(
                 max_tokens=request.sampling.max_tokens,
                 temperature=request.sampling.temperature,
-                top_p=request.sampling.top_p,
                 seed=request.seed + i,
                 logprobs=0,
                 detokenize=False,
                 output_kind=RequestOutputKind.FINAL_ONLY,
             )
             prompt = TokensPrompt(prompt_token_ids=list(request.prompt_ids))
-            self._llms[request.policy].add_request(f"{ticket}-{i}", prompt, params)
+            adapter = self._adapters.request(request.policy)
+            self._llm(request.policy).add_request(f"{ticket}-{i}", prompt, params, lora_request=adapter)
         self._tickets[ticket] = _Ticket(request)
 
     def step(self) -> Sequence[tuple[int, list[Completion]]]:
-        """One forward pass of every policy that has something to do."""
+        """One forward pass of every engine that has something to do."""
         finished = []
-        for policy, llm in self._llms.items():
+        for llm in self._llms.values():
             if not llm.has_unfinished_requests():
                 continue
             with _trainer_untouched():
@@ -161,7 +174,7 @@ class VLLMEngine:
             for output in outputs:
                 number, i = map(int, output.request_id.split("-"))
                 ticket = self._tickets[number]
-                ticket.done[i] = self._completion(policy, output.outputs[0])
+                ticket.done[i] = self._completion(ticket.request.policy, output.outputs[0])
                 self._prompt_tokens += len(output.prompt_token_ids)
                 self._cached_tokens += output.num_cached_tokens or 0
                 if len(ticket.done) == ticket.request.n:
@@ -182,15 +195,22 @@ class VLLMEngine:
 
     def load_weights(self, policy: str, weights: Iterable[tuple[str, Tensor]]) -> None:
         """Replaces all weights of ``policy`` and forgets cached prefixes; no completion may be under way."""
-        check_policy(policy, self._llms)
-        llm = self._llms[policy]
-        if llm.has_unfinished_requests():
+        check_policy(policy, self._hosts)
+        llm = self._llm(policy)
+        if any(ticket.request.policy == policy for ticket in self._tickets.values()):
             raise EngineError(f"weights of policy {policy!r} were pushed while it was sampling")
-        with _trainer_untouched(), self._parameters[policy].checked(policy, weights) as known:
+        with _trainer_untouched():
+            if policy in self._adapters:
+                self._adapters.push(llm, policy, weights)
+            else:
+                self._push_model(llm, policy, weights)
+        self._without_weights.discard(policy)
+
+    def _push_model(self, llm: Any, policy: str, weights: Iterable[tuple[str, Tensor]]) -> None:
+        with self._parameters[policy].checked(policy, weights) as known:
             self._push(llm, known)
         if not llm.reset_prefix_cache():
             raise EngineError(f"vLLM kept prefixes that the old weights of policy {policy!r} had cached")
-        self._without_weights.discard(policy)
 
     def _push(self, llm: Any, weights: Iterator[tuple[str, Tensor]]) -> None:
         if self._tensor_parallel == 1:
@@ -198,8 +218,7 @@ class VLLMEngine:
             return
         from safetensors.torch import save_file
 
-        shared_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
-        with tempfile.TemporaryDirectory(dir=shared_memory) as folder:
+        with memory_folder() as folder:
             file = str(Path(folder) / "weights.safetensors")
             save_file({name: tensor.detach().cpu().contiguous() for name, tensor in weights}, file)
             llm.collective_rpc("receive_weight_file", args=(file,))
@@ -209,8 +228,9 @@ class VLLMEngine:
         if self._device == "cpu":
             return
         # All engines of a process share one allocator, and the first to sleep puts them all to sleep. Level 2 then
-        # discards the others' buffers before they are saved; level 1 keeps everything in host memory.
-        level = 2 if len(self._llms) == 1 else 1
+        # discards the others' buffers before they are saved; level 1 keeps everything in host memory. So it must be
+        # under adapters: nobody pushes their model again.
+        level = 2 if len(self._llms) == 1 and not self._adapters else 1
         for llm in self._llms.values():
             llm.sleep(level=level)
 
@@ -220,7 +240,7 @@ class VLLMEngine:
             return
         for llm in self._llms.values():
             llm.wake_up()
-        self._without_weights = set(self._llms)
+        self._without_weights = set(self._hosts)
 
     def stats(self) -> Mapping[str, float]:
         """``prefix_cache_hit_rate``: share of prompt tokens, finished since the last call, that were not computed."""

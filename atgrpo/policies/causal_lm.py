@@ -2,127 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from atgrpo.functional.logprobs import chunked_token_logprobs
+from atgrpo.policies.packed import Attention, PackedLM, PackedPolicy, save_tokenizer
+from atgrpo.policies.sharding import named_full
 from atgrpo.policies.sources import model_folder
 from atgrpo.types import Minibatch
 
 
-class TokenScores(NamedTuple):
-    """What the policy says of a minibatch's tokens; 0 where ``loss_mask`` is False.
-
-    A tuple, because FSDP2 only finds the tensors of a module's output in containers that it can flatten.
-    """
-
-    logprobs: Float[Tensor, "B T"]
-    entropy: Float[Tensor, "B T"]
-    """Of the distribution each token was drawn from; carries a gradient only when asked to."""
-
-
-class CausalLMPolicy(nn.Module):
+class CausalLMPolicy(PackedPolicy):
     """Weights in float32, dropout off.
 
     Args:
         model: What ``policies.sources.model_folder`` accepts: ``smollm2`` (embedded), ``tiny``, a folder, a hub name.
+        name: The policy's name. All kinds of policies are built alike; this one has no use for it.
+        peers: The run's policies built before; one of them may have the same frozen copy.
         attention: Attention implementation of transformers; only these two take an arbitrary mask.
         gradient_checkpointing: Recompute activations in the backward pass.
         logits_chunk: Trained tokens whose logits are alive at once.
         trainable: False freezes the policy: it plays, its optimiser is not made.
+        reference: Keep a frozen copy of the starting weights for ``reference_logprobs``.
 
     Raises:
-        ValueError: the architecture changes its logits after the head (soft-capping, scaling), or attends within a
-            window; the packed forward pass would miss both.
+        ValueError: the architecture is none that ``PackedLM`` takes.
     """
 
     def __init__(
         self,
         model: str,
         *,
-        attention: Literal["sdpa", "eager"] = "sdpa",
+        name: str = "",
+        peers: Mapping[str, nn.Module] | None = None,
+        attention: Attention = "sdpa",
         gradient_checkpointing: bool = False,
         logits_chunk: int = 1024,
         trainable: bool = True,
+        reference: bool = False,
     ) -> None:
-        from transformers import AutoConfig, AutoModelForCausalLM
+        folder = model_folder(model)
+        packed = PackedLM(folder, attention=attention, gradient_checkpointing=gradient_checkpointing)
+        super().__init__(folder, packed, logits_chunk=logits_chunk, trainable=trainable)
+        packed.requires_grad_(trainable)
+        self.reference: PackedLM | None = None
+        if reference:
+            self.reference = self._shared_reference(peers or {}) or PackedLM(
+                folder, attention=attention, gradient_checkpointing=False
+            ).requires_grad_(False)
 
-        super().__init__()
-        self.folder: Path = model_folder(model)
-        self.logits_chunk = logits_chunk
-        self.trainable = trainable
-        self.attention = attention
-        config = AutoConfig.from_pretrained(self.folder)
-        # Before the model is built: attention modules keep their own copy of the number.
-        for name, value in vars(config).items():
-            if "drop" in name and isinstance(value, float):
-                setattr(config, name, 0.0)
-        self.model: Any = AutoModelForCausalLM.from_pretrained(
-            self.folder, config=config, dtype=torch.float32, attn_implementation=attention
-        )
-        known = ("final_logit_softcapping", "logit_scale", "logits_scaling")
-        if changed := [name for name in known if getattr(self.model.config, name, None)]:
-            raise ValueError(f"{model} got {', '.join(changed)} in its configuration, expected plain logits")
-        if "sliding_attention" in (getattr(self.model.config, "layer_types", None) or ()):
-            raise ValueError(
-                f"{model} got layers of sliding attention, expected full attention: packing replaces the mask"
-            )
-        for module in self.model.modules():
-            if isinstance(module, nn.Dropout):
-                module.p = 0.0
-        if gradient_checkpointing:
-            self.model.gradient_checkpointing_enable({"use_reentrant": False})
-        self.model.train()
-        self.requires_grad_(trainable)
+    def _shared_reference(self, peers: Mapping[str, nn.Module]) -> PackedLM | None:
+        for peer in peers.values():
+            if isinstance(peer, CausalLMPolicy) and peer.reference is not None and peer.folder == self.folder:
+                return peer.reference
+        return None
 
-    def forward(self, batch: Minibatch, temperature: float, *, entropy_grad: bool = False) -> TokenScores:
-        """Log-probs of the trained tokens under ``softmax(logits / temperature)``, and entropies."""
-        mask: Tensor = branch_mask(batch.branch_ids)[:, None]
-        if self.attention == "eager":  # adds what it is given to the scores, a bool as 0 or 1
-            mask = torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, -torch.inf)
-        hidden = self.model.base_model(
-            input_ids=batch.token_ids,
-            position_ids=batch.position_ids,
-            attention_mask=mask,
-            use_cache=False,
-        ).last_hidden_state
-        rows, columns = batch.loss_mask.nonzero(as_tuple=True)
-        logprobs, entropy = chunked_token_logprobs(
-            hidden[rows, batch.source[rows, columns]],
-            self.model.get_output_embeddings(),
-            batch.token_ids[rows, columns],
-            temperature=temperature,
-            chunk=self.logits_chunk,
-            entropy_grad=entropy_grad,
-        )
-        flat = torch.zeros_like(batch.weights)
-        at = (rows, columns)
-        return TokenScores(flat.index_put(at, logprobs), flat.index_put(at, entropy))
+    def trained_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """All weights; tied parameters once."""
+        if self.trainable:
+            yield from self.packed.named_parameters(prefix="packed")
+
+    @torch.no_grad()
+    def reference_logprobs(self, batch: Minibatch, temperature: float) -> Float[Tensor, "B T"]:
+        """Log-probs by the frozen copy of the starting weights.
+
+        Raises:
+            ValueError: the policy was built without ``reference``.
+        """
+        if self.reference is None:
+            raise ValueError(f"reference: got False for the policy from {self.folder}, expected True to compare with it")
+        logprobs: Tensor = self.reference(batch, temperature, self.logits_chunk).logprobs
+        return logprobs
 
     def export_weights(self) -> Iterator[tuple[str, Tensor]]:
         """(name in the Hugging Face checkpoint, tensor), one parameter at a time; tied parameters once."""
-        for name, parameter in self.model.named_parameters():
-            yield name, parameter.detach()
+        yield from named_full(self.model)
 
     def save(self, folder: Path) -> None:
         """Writes a Hugging Face folder, tokenizer included, that transformers and vLLM load."""
-        from transformers import AutoTokenizer
-
-        self.model.save_pretrained(folder)
-        AutoTokenizer.from_pretrained(self.folder).save_pretrained(folder)
-
-
-def branch_mask(branch_ids: Int[Tensor, "B T"]) -> Bool[Tensor, "B T T"]:
-    """Entry [b, i, j]: token i may look at token j, which is no later and in the prompt or in i's own branch.
-
-    Padding (-1) is a branch of its own, so that no row of the mask is empty (an empty row is NaN in softmax).
-    """
-    same = branch_ids[:, :, None] == branch_ids[:, None, :]
-    prompt = (branch_ids == 0)[:, None, :] & (branch_ids >= 0)[:, :, None]
-    causal = torch.ones(branch_ids.shape[1], branch_ids.shape[1], dtype=torch.bool, device=branch_ids.device).tril()
-    return (same | prompt) & causal
+        self.model.save_pretrained(folder, state_dict=dict(self.export_weights()))
+        save_tokenizer(self.folder, folder)

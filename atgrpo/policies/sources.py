@@ -36,7 +36,7 @@ def model_folder(name: str, *, cache: Path | None = None) -> Path:
         "tiny-untied": partial(_build_tiny, tied=False),
     }
     if name in builders:
-        return _cached(name, builders[name], cache or cache_folder())
+        return cached(name, builders[name], cache or cache_folder())
     folder = Path(name).expanduser()
     if folder.is_dir():
         if not (folder / "config.json").is_file():
@@ -54,7 +54,8 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "atgrpo"
 
 
-def _cached(name: str, build: Callable[[Path], None], cache: Path) -> Path:
+def cached(name: str, build: Callable[[Path], None], cache: Path) -> Path:
+    """The folder ``name`` in ``cache``, made by ``build`` on first use; processes that race get the same whole one."""
     target = cache / f"{name}-{LAYOUT}"
     if target.is_dir():
         return target

@@ -6,6 +6,7 @@ one response per prompt this is the plain layout, so both are one code path.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from atgrpo.functional.masked import Aggregation, aggregation_weights
+from atgrpo.ranks import ONE, Ranks
 from atgrpo.rollout.seeds import stream
 from atgrpo.types import Minibatch, Rollout, Turn
 
@@ -76,9 +78,19 @@ def trainable(turns: Iterable[Turn], batching: Batching) -> list[Turn]:
 
 
 def make_minibatches(
-    rollouts: Sequence[Rollout], policies: Sequence[str], batching: Batching, *, seed: int, skip_zero: bool = True
+    rollouts: Sequence[Rollout],
+    policies: Sequence[str],
+    batching: Batching,
+    *,
+    seed: int,
+    skip_zero: bool = True,
+    ranks: Ranks = ONE,
 ) -> list[Minibatch]:
-    """One iteration's training, in order: for each pass and step, each policy's micro-batches.
+    """One iteration's training on this rank, in order: for each pass and step, each policy's micro-batches.
+
+    ``rollouts`` are those of all ranks. Every rank makes the same plan from them and takes its part of each step: the
+    same number of micro-batches of the same policies, filled up with ones that hold no trained tokens. Denominators
+    are those of the whole step, so the ranks' gradients add up to what one rank would have.
 
     Every policy of ``policies`` takes exactly ``batching.steps_per_iteration`` steps; a step with nothing to learn is
     one minibatch without trained tokens, so that schedules and ranks stay in step. Turns of other policies (frozen
@@ -101,7 +113,7 @@ def make_minibatches(
         }
         for number in range(batching.minibatches):
             for name in policies:
-                plan += _step(name, steps[name][number], batching, skip_zero)
+                plan += _step(name, steps[name][number], batching, skip_zero, ranks)
     return plan
 
 
@@ -125,15 +137,20 @@ def _split(rows: Sequence[Row], parts: int, rng: Random) -> list[list[Row]]:
     return bins
 
 
-def _step(policy: str, rows: Sequence[Row], batching: Batching, skip_zero: bool) -> list[Minibatch]:
+def _step(policy: str, rows: Sequence[Row], batching: Batching, skip_zero: bool, ranks: Ranks) -> list[Minibatch]:
     denominator = float(batching.weigh([len(t.completion.token_ids) for row in rows for t in row])[1].sum())
     computed: list[Row] = []
     for row in rows:
         kept = [t for t in row if t.advantage or not skip_zero]
         computed += _cut(_merged(kept), batching.tokens_per_microbatch)
-    batches = _fill(sorted(computed, key=_length, reverse=True), batching.tokens_per_microbatch) or [[]]
-    last = len(batches) - 1
-    return [pack(policy, b, batching, denominator, last=i == last) for i, b in enumerate(batches)]
+    computed.sort(key=_length, reverse=True)
+    # No more than one rank's share, so that a step which one micro-batch could hold is work for every rank.
+    share = math.ceil(len(computed) * max(map(_length, computed), default=0) / ranks.size)
+    batches = _fill(computed, min(batching.tokens_per_microbatch, share))
+    # Neighbours are about equally long: dealt out in turn, every rank gets about as much.
+    rounds = math.ceil(len(batches) / ranks.size) or 1
+    own = [*batches[ranks.rank :: ranks.size], []][:rounds]
+    return [pack(policy, b, batching, denominator, last=i == rounds - 1) for i, b in enumerate(own)]
 
 
 def _merged(row: Row) -> list[Turn]:
@@ -170,8 +187,22 @@ def _fill(rows: Sequence[Row], budget: int) -> list[list[Row]]:
     return batches
 
 
+def _sampled(turn: Turn) -> Tensor:
+    """The sampler's log-probs; one that is missing would pass as probability 1, or be broadcast from its neighbour."""
+    completion = turn.completion
+    known = [logprob for logprob in completion.logprobs if math.isfinite(logprob)]
+    if not len(known) == len(completion.logprobs) == len(completion.token_ids):
+        found = f"{len(known)} finite numbers among {len(completion.logprobs)}"
+        raise ValueError(f"logprobs of {turn.key}: got {found}, expected one per token, {len(completion.token_ids)}")
+    return torch.tensor(known)
+
+
 def pack(policy: str, rows: Sequence[Row], batching: Batching, denominator: float, *, last: bool) -> Minibatch:
-    """Lays rows out as tensors. No rows gives one row of two tokens, neither of them trained."""
+    """Lays rows out as tensors. No rows gives one row of two tokens, neither of them trained.
+
+    Raises:
+        ValueError: a response without a finite log-prob for each of its tokens.
+    """
     width = max((_length(row) for row in rows), default=2)
     size = (max(len(rows), 1), width)
     ids, positions = torch.zeros(size, dtype=torch.long), torch.zeros(size, dtype=torch.long)
@@ -196,10 +227,10 @@ def pack(policy: str, rows: Sequence[Row], batching: Batching, denominator: floa
             source[b, span] = torch.arange(end - 1, end + n - 1)
             source[b, end] = len(prompt) - 1
             mask[b, span] = True
-            logprobs[b, span] = torch.tensor(turn.completion.logprobs)
+            logprobs[b, span] = _sampled(turn)
             advantages[b, span] = turn.advantage or 0.0
             weights[b, span] = per_token[k - 1] * turn.count
             end += n
     return Minibatch(
-        policy, ids, positions, branch, source, mask, logprobs, None, advantages, weights, denominator, last
+        policy, ids, positions, branch, source, mask, logprobs, None, None, advantages, weights, denominator, last
     )

@@ -7,7 +7,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any
 
-from atgrpo.engines.base import Engine
+from tqdm import tqdm
+
+from atgrpo.engines.base import Engine, EngineLostError, Restartable
 from atgrpo.envs.base import Environment
 from atgrpo.rollout.samplers import Sampler
 from atgrpo.rollout.walk import Episode, Growth
@@ -43,16 +45,39 @@ class Collector:
         sampler: Sampler,
         *,
         seed: int,
-        first_tree: int = 0,
+        trees: Sequence[int] | None = None,
         on_done: Callable[[], object] = lambda: None,
     ) -> list[Rollout]:
-        """One rollout per sample, in order, each sample being a tree of its own numbered from ``first_tree``."""
-        growths = [sampler.grow(self._episode(s, first_tree + i, seed)) for i, s in enumerate(samples)]
-        drive = _Drive(self.engine, growths, on_done)
+        """One rollout per sample, in order. ``trees`` are their numbers, 0, 1, ... if None: draws depend on them.
+
+        An engine that is lost is started again if it can be, and what was unfinished is grown anew, to the same end.
+
+        Raises:
+            EngineLostError: the engine was lost for good, or twice without finishing a tree in between.
+        """
+        numbers = range(len(samples)) if trees is None else trees
+        episodes = list(zip(samples, numbers, strict=True))
+        done: dict[int, Rollout] = {}
+        kept_before: int | None = None
+        while len(done) < len(samples):
+            left = [i for i in range(len(samples)) if i not in done]
+            growths = {i: sampler.grow(self._episode(*episodes[i], seed)) for i in left}
+            try:
+                self._drive(_Drive(self.engine, growths, on_done, done))
+            except EngineLostError as error:
+                if not isinstance(self.engine, Restartable) or len(done) == kept_before:
+                    raise
+                kept_before = len(done)
+                self.engine.restart()
+                tqdm.write(f"{error}; started again, {len(samples) - len(done)} of {len(samples)} trees are grown anew")
+        return [done[i] for i in range(len(samples))]
+
+    def _drive(self, drive: _Drive) -> None:
         if not self.workers:
-            return drive.run(None)
+            drive.run(None)
+            return
         with ThreadPoolExecutor(self.workers) as pool:
-            return drive.run(pool)
+            drive.run(pool)
 
     def _episode(self, sample: Sample, tree: int, seed: int) -> Episode:
         env = self.environment()
@@ -71,15 +96,15 @@ class _Open:
 @dataclass
 class _Drive:
     engine: Engine
-    growths: Sequence[Growth[Rollout]]
+    growths: Mapping[int, Growth[Rollout]]
     on_done: Callable[[], object]
-    results: dict[int, Rollout] = field(default_factory=dict)
+    results: dict[int, Rollout]
     open: dict[int, _Open] = field(default_factory=dict)
     tickets: dict[int, tuple[int, int]] = field(default_factory=dict)
     issued: int = 0
 
-    def run(self, pool: ThreadPoolExecutor | None) -> list[Rollout]:
-        """To the end of every growth."""
+    def run(self, pool: ThreadPoolExecutor | None) -> None:
+        """To the end of every growth, into ``results``."""
         running: dict[Future[list[Request] | Rollout], int] = {}
 
         def advance(i: int, replies: list[list[Completion]] | None) -> None:
@@ -88,7 +113,7 @@ class _Drive:
             else:
                 running[pool.submit(_send, self.growths[i], replies)] = i
 
-        for i in range(len(self.growths)):
+        for i in self.growths:
             advance(i, None)
         while self.tickets or running:
             if self.tickets:
@@ -103,7 +128,6 @@ class _Drive:
             finished, _ = wait(running, timeout=0 if self.tickets else None, return_when=FIRST_COMPLETED)
             for future in finished:
                 self._take(running.pop(future), future.result())
-        return [self.results[i] for i in range(len(self.growths))]
 
     def _take(self, i: int, outcome: list[Request] | Rollout) -> None:
         if isinstance(outcome, Rollout):

@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, cast
 
 import lightning as L
 import torch
 
 from atgrpo.data.base import TaskData
+from atgrpo.ranks import Ranks
 from atgrpo.rollout.collate import Batching, make_minibatches
 from atgrpo.rollout.samplers import Sampler
 from atgrpo.rollout.seeds import stable_seed
@@ -102,6 +104,11 @@ class RolloutDataModule(L.LightningDataModule):
         self._position = 0
         self._loader: Minibatches | None = None
 
+    @cached_property
+    def ranks(self) -> Ranks:
+        """The processes of the run; asked for once the trainer has started them."""
+        return Ranks.current()
+
     @property
     def _module(self) -> MultiPolicyModule:
         assert self.trainer is not None
@@ -133,9 +140,14 @@ class RolloutDataModule(L.LightningDataModule):
         """Iterations that have been trained to their end."""
         return self._next + (self._loader is not None and self._loader.consumed)
 
+    @property
+    def between_iterations(self) -> bool:
+        """No minibatch of an unfinished iteration has been learned from."""
+        return self._loader is None or self._loader.consumed
+
     def train_dataloader(self) -> Minibatches:
         """The minibatches of the iteration that comes next; collected on the first call, returned on further ones."""
-        if self._loader is None or self._loader.consumed:
+        if self.between_iterations or self._loader is None:
             self._next, self._loader = self.finished, None
             torch.manual_seed(stable_seed(self.seed, "torch", self._next))
             self._loader = self._collect(self._next)
@@ -153,10 +165,10 @@ class RolloutDataModule(L.LightningDataModule):
             self._module.trainable,
             self.batching,
             seed=stable_seed(self.seed, "minibatches", number),
-            skip_zero=self._module.loss.entropy == 0,
+            skip_zero=self._module.loss.policy_gradient_only,
+            ranks=self.ranks,
         )
-        if self.batching.steps_per_iteration > 1:
-            plan = self._module.with_old_logprobs(plan)
+        plan = self._module.prepared(plan, several_steps=self.batching.steps_per_iteration > 1)
         seconds = {"sync": synced - start, "rollout": played - synced, "prepare": time.perf_counter() - played}
         self.latest = Iteration(number, rollouts, seconds, stats)
         return Minibatches(number, plan)
@@ -164,20 +176,16 @@ class RolloutDataModule(L.LightningDataModule):
     def _play(self, team: Team, number: int) -> list[Rollout]:
         seed = stable_seed(self.seed, "iteration", number)
         rollouts: list[Rollout] = []
-        missing = self.prompts_per_iteration
+        missing, position = self.prompts_per_iteration, self._position
         while missing:
-            samples = self.prompts.take(self._position, missing)
-            self._position += missing
+            samples = self.prompts.take(position, missing)
+            position += missing
             self._tell("on_rollout_start", missing)
-            fresh = team.play(
-                samples,
-                self.sampler,
-                seed=seed,
-                first_tree=len(rollouts),
-                on_done=lambda: self._tell("on_tree_end"),
-            )
+            trees = range(len(rollouts), len(rollouts) + missing)
+            fresh = team.play(samples, self.sampler, seed=seed, trees=trees, on_done=lambda: self._tell("on_tree_end"))
             rollouts += self._scored(fresh, first_group=_groups(rollouts))
             missing = self.group_filter.missing(rollouts, self.prompts_per_iteration)
+        self._position = position  # only now: an iteration that fails on the way is played again from its first prompt
         return rollouts
 
     def _tell(self, hook: str, *about: int) -> None:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, Literal, cast
 
 import lightning as L
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from atgrpo.functional.kl import kl_loss
 from atgrpo.functional.losses import MismatchMode, RatioLevel, aggregate, check_bounds, mismatch_weights, ppo_clip_loss
-from atgrpo.policies.causal_lm import CausalLMPolicy
+from atgrpo.policies.packed import PackedPolicy, TokenScores
+from atgrpo.policies.sharding import Sharding, full
+from atgrpo.ranks import Ranks
+from atgrpo.training.checkpoints import CheckpointError
 from atgrpo.training.stats import PolicyStats
 from atgrpo.types import Minibatch
 
@@ -33,6 +38,8 @@ class LossSettings:
             (MIS), ``none``; ``auto`` is ``truncate`` unless the engine is exact.
         mismatch_cap: Largest correction factor.
         entropy: Weight of the entropy bonus.
+        kl: Weight of the KL penalty towards the reference: the policy before training (under LoRA its base).
+        kl_estimator: ``k2`` for KL(policy || reference), ``k3`` for KL(reference || policy); see ``functional.kl``.
     """
 
     eps_low: float = 0.2
@@ -42,11 +49,20 @@ class LossSettings:
     mismatch: Literal["auto", "none", "truncate", "mask"] = "auto"
     mismatch_cap: float = 2.0
     entropy: float = 0.0
+    kl: float = 0.0
+    kl_estimator: Literal["k2", "k3"] = "k3"
 
     def __post_init__(self) -> None:
         check_bounds(self.eps_low, self.eps_high, self.dual_clip)
         if self.mismatch_cap < 1:
             raise ValueError(f"mismatch_cap: got {self.mismatch_cap}, expected 1 or more")
+        if self.kl < 0 or self.kl_estimator not in ("k2", "k3"):
+            raise ValueError(f"kl: got {self.kl} by {self.kl_estimator}, expected 0 or more by k2 or k3")
+
+    @property
+    def policy_gradient_only(self) -> bool:
+        """A token without an advantage has no loss."""
+        return not self.entropy and not self.kl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +92,8 @@ class MultiPolicyModule(L.LightningModule):
     """Trains every policy of a team on its own turns.
 
     Args:
-        policies: Name -> what builds the policy (called in ``configure_model``, on the device and strategy in use).
+        policies: Name -> what builds the policy, called in ``configure_model`` as ``build(name=..., peers=...)`` with
+            the policies built before, with which it may share a base or a reference.
         optimizers: Name -> what builds its optimiser from parameters.
         schedule: Shape of every policy's learning rate.
         total_steps: Optimiser steps of each policy in the whole run.
@@ -88,7 +105,7 @@ class MultiPolicyModule(L.LightningModule):
     def __init__(
         self,
         *,
-        policies: Mapping[str, Callable[[], CausalLMPolicy]],
+        policies: Mapping[str, Callable[..., PackedPolicy]],
         optimizers: Mapping[str, OptimizerFactory],
         schedule: Schedule,
         total_steps: int,
@@ -105,6 +122,8 @@ class MultiPolicyModule(L.LightningModule):
         self.loss = loss
         self.clip_norm = clip_norm
         self.temperature = temperature
+        self.sharding: Sharding | None = None
+        """Set by a strategy that shards."""
         self.exact_engine = False
         """The engine's log-probs are the trainer's own; set by whoever starts it."""
         self.policies = nn.ModuleDict()
@@ -120,39 +139,99 @@ class MultiPolicyModule(L.LightningModule):
     @property
     def trainable(self) -> list[str]:
         """Names of the policies that learn, in the order of their optimisers."""
-        return [name for name, policy in self.policies.items() if policy.trainable]
+        return [name for name in self.policies if self._policy(name).trainable]
+
+    @cached_property
+    def ranks(self) -> Ranks:
+        """The processes of the run; asked for once the trainer has started them."""
+        return Ranks.current()
 
     def configure_model(self) -> None:
-        """Builds the policies once; Lightning may call this several times."""
-        if not self.policies:
-            self.policies.update({name: build() for name, build in self._builders.items()})
+        """Builds the policies once, and shards them where the strategy has a mesh; Lightning calls it several times."""
+        if self.policies:
+            return
+        for name, build in self._builders.items():
+            self.policies[name] = build(name=name, peers=self.policies)
+        if self.sharding is not None:
+            for name in self.policies:
+                self._policy(name).shard(self.sharding)
+
+    def _policy(self, name: str) -> PackedPolicy:
+        return cast(PackedPolicy, self.policies[name])
 
     def configure_optimizers(self) -> Any:
         """One optimiser and one schedule per trainable policy."""
         optimizers, schedules = [], []
         for name in self.trainable:
-            optimizer = self._optimizer_builders[name](self.policies[name].parameters())
+            optimizer = self._optimizer_builders[name](p for _, p in self._policy(name).trained_parameters())
             optimizers.append(optimizer)
             schedules.append({"scheduler": self.schedule.build(optimizer, self.total_steps), "name": f"lr-{name}"})
         return optimizers, schedules
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
+        """What training changes. A base, a reference or a frozen policy is as its folder has it."""
+        whole = super().state_dict(*args, **kwargs)
+        return {name: whole[name] for name in self._trained_names()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Restores it.
+
+        Raises:
+            CheckpointError: see ``check_names``.
+        """
+        if strict:
+            self.check_names(state_dict)
+        try:
+            return super().load_state_dict(state_dict, strict=False, assign=assign)
+        except RuntimeError as error:
+            cause = str(error).splitlines()[-1].strip()
+            raise CheckpointError(f"the checkpoint does not fit the recipe's policies: {cause}") from error
+
+    def check_names(self, state_dict: Mapping[str, Any]) -> None:
+        """Refuses weights of other policies.
+
+        Raises:
+            CheckpointError: names that training changes are missing, or others are there.
+        """
+        expected = set(self._trained_names())
+        if differing := sorted(expected ^ set(state_dict)):
+            what = "is not in the checkpoint" if differing[0] in expected else "is unknown to these policies"
+            raise CheckpointError(f"the checkpoint does not fit the recipe's policies: {differing[0]} {what}")
+
+    def _trained_names(self) -> list[str]:
+        return [f"policies.{p}.{n}" for p in self.trainable for n, _ in self._policy(p).trained_parameters()]
 
     def transfer_batch_to_device(self, batch: Minibatch, device: torch.device, dataloader_idx: int) -> Minibatch:
         """Lightning's own mover cannot copy a frozen dataclass."""
         return batch.to(device)
 
     @torch.no_grad()
-    def with_old_logprobs(self, batches: Sequence[Minibatch]) -> list[Minibatch]:
-        """Fills ``old_logprobs`` by the policies as they stand; call before the iteration's first update."""
-        scored = []
-        for batch in batches:
-            with self.trainer.precision_plugin.forward_context():
-                scores = self.policies[batch.policy](batch.to(self.device), self.temperature)
-            scored.append(replace(batch, old_logprobs=scores.logprobs.to(batch.weights.device)))
-        return scored
+    def prepared(self, batches: Sequence[Minibatch], *, several_steps: bool) -> list[Minibatch]:
+        """Fills in log-probs as they are before the iteration's first update.
+
+        ``old_logprobs`` of the policies as they stand where there are ``several_steps``, ``ref_logprobs`` where the
+        loss has a KL penalty.
+        """
+        return [self._prepared(batch, several_steps) for batch in batches]
+
+    def _prepared(self, batch: Minibatch, several_steps: bool) -> Minibatch:
+        if not (several_steps or self.loss.kl):
+            return batch
+        policy, moved = self._policy(batch.policy), batch.to(self.device)
+        device = batch.weights.device
+        with self.trainer.precision_plugin.forward_context():
+            if several_steps:
+                scores: TokenScores = policy(moved, self.temperature)
+                batch = replace(batch, old_logprobs=scores.logprobs.to(device))
+            if self.loss.kl:
+                batch = replace(batch, ref_logprobs=policy.reference_logprobs(moved, self.temperature).to(device))
+        return batch
 
     def training_step(self, batch: Minibatch, batch_idx: int) -> None:
         """One micro-batch: forward, loss, backward; at the step's last one also clip, step, schedule."""
+        policy = self._policy(batch.policy)
         loss = self._loss(batch)
+        policy.accumulate(not batch.last)
         self.manual_backward(loss)
         if batch.last:
             self._step(batch.policy)
@@ -176,12 +255,17 @@ class MultiPolicyModule(L.LightningModule):
             old, batch.sampler_logprobs, batch.loss_mask, mode=self.mismatch, cap=settings.mismatch_cap
         )
         per_token = ppo.loss * correction - settings.entropy * scores.entropy
+        if batch.ref_logprobs is not None:
+            per_token = per_token + settings.kl * kl_loss(
+                scores.logprobs, batch.ref_logprobs, batch.loss_mask, settings.kl_estimator
+            )
         loss = aggregate(per_token, batch.weights, batch.loss_mask, batch.denominator)
         self.stats[batch.policy].add(
             mask=batch.loss_mask,
             logprobs=scores.logprobs,
             old_logprobs=old,
             sampler_logprobs=batch.sampler_logprobs,
+            ref_logprobs=batch.ref_logprobs,
             entropy=scores.entropy,
             ppo=ppo,
             loss=float(loss.detach()),
@@ -191,7 +275,8 @@ class MultiPolicyModule(L.LightningModule):
     def _step(self, policy: str) -> None:
         index = self.trainable.index(policy)
         optimizer, schedule = _as_list(self.optimizers())[index], _as_list(self.lr_schedulers())[index]
-        norm = float(torch.nn.utils.clip_grad_norm_(self.policies[policy].parameters(), self.clip_norm))
+        parameters = [p for _, p in self._policy(policy).trained_parameters()]
+        norm = float(full(torch.nn.utils.clip_grad_norm_(parameters, self.clip_norm)))
         if not math.isfinite(norm):
             raise FloatingPointError(f"gradient norm of policy {policy!r} is {norm}; nothing was updated")
         self.stats[policy].steps.append((norm, optimizer.param_groups[0]["lr"]))
@@ -200,8 +285,9 @@ class MultiPolicyModule(L.LightningModule):
         schedule.step()
 
     def pop_stats(self) -> dict[str, dict[str, float]]:
-        """Policy -> metrics of the iteration that ends now; counting starts again."""
-        metrics = {name: stats.metrics() for name, stats in self.stats.items()}
+        """Policy -> metrics of the iteration that ends now, over all ranks; counting starts again."""
+        of_ranks = self.ranks.gather({name: stats.on_cpu() for name, stats in self.stats.items()})
+        metrics = {name: PolicyStats.merged([stats[name] for stats in of_ranks]).metrics() for name in self.stats}
         self.stats = {name: PolicyStats() for name in self.stats}
         return metrics
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -31,6 +32,7 @@ class PolicyStats:
         logprobs: Float[Tensor, "B T"],
         old_logprobs: Float[Tensor, "B T"],
         sampler_logprobs: Float[Tensor, "B T"],
+        ref_logprobs: Float[Tensor, "B T"] | None,
         entropy: Float[Tensor, "B T"],
         ppo: PPOLoss,
         loss: float,
@@ -49,10 +51,30 @@ class PolicyStats:
             "kl_to_behaviour": kl[mask],
             "logprob_mismatch": mismatch,
         }
+        if ref_logprobs is not None:
+            seen["kl_to_reference"] = kl_estimate(logprobs, ref_logprobs, "k3")[mask]
         for name, values in seen.items():
             self.sums[name] = self.sums.get(name, torch.zeros((), device=values.device)) + values.sum()
         for name, values in (("ratio_max", ppo.ratio[mask]), ("logprob_mismatch_max", mismatch)):
             self.maxima[name] = torch.maximum(self.maxima.get(name, values.max()), values.max())
+
+    def on_cpu(self) -> PolicyStats:
+        """The same sums, ready to be sent to other ranks."""
+        sums, maxima = ({name: t.cpu() for name, t in part.items()} for part in (self.sums, self.maxima))
+        return PolicyStats(sums, maxima, self.tokens, self.loss, self.steps)
+
+    @classmethod
+    def merged(cls, parts: Sequence[PolicyStats]) -> PolicyStats:
+        """Those of several ranks, which took the same optimiser steps on different tokens."""
+        out = cls(steps=parts[0].steps)
+        for part in parts:
+            out.tokens += part.tokens
+            out.loss += part.loss
+            for name, total in part.sums.items():
+                out.sums[name] = out.sums.get(name, torch.zeros(())) + total
+            for name, value in part.maxima.items():
+                out.maxima[name] = torch.maximum(out.maxima.get(name, value), value)
+        return out
 
     def metrics(self) -> dict[str, float]:
         """Means over the trained tokens, maxima, and means over the optimiser steps; NaN where there was nothing."""

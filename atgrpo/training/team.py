@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from torch import Tensor
 
-from atgrpo.engines.base import Engine
+from atgrpo.engines.base import Engine, EngineError
 from atgrpo.envs.base import Environment
+from atgrpo.ranks import ONE, Ranks
 from atgrpo.rollout.collector import Collector
 from atgrpo.rollout.samplers import Sampler
 from atgrpo.types import Message, Rollout, Sample
@@ -25,6 +27,17 @@ class Policy(Protocol):
         """All weights under the names of the Hugging Face checkpoint."""
 
 
+class AgreedError(EngineError):
+    """Collecting failed on some rank, and every rank knows and stops at the same point."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """What a rank tells the others instead of its rollouts."""
+
+    text: str
+
+
 class Team:
     """Plays samples with the current weights of its policies.
 
@@ -35,6 +48,7 @@ class Team:
         policies: Name -> policy; the engine starts from their folders and follows their weights.
         max_prompt_tokens: An episode whose next prompt is longer ends there and is counted.
         workers: See ``Collector``.
+        ranks: The processes of the run, each of which has such a team and plays its part.
     """
 
     def __init__(
@@ -46,11 +60,13 @@ class Team:
         policies: Mapping[str, Policy],
         max_prompt_tokens: int,
         workers: int = 0,
+        ranks: Ranks = ONE,
     ) -> None:
         from transformers import AutoTokenizer
 
         check_roles(agents, environment())
         self.policies = policies
+        self.ranks = ranks
         self.tokenizers: dict[str, Any] = {
             name: AutoTokenizer.from_pretrained(policy.folder) for name, policy in policies.items()
         }
@@ -76,11 +92,35 @@ class Team:
         sampler: Sampler,
         *,
         seed: int,
-        first_tree: int = 0,
+        trees: Sequence[int] | None = None,
         on_done: Callable[[], object] = lambda: None,
     ) -> list[Rollout]:
-        """One rollout per sample; see ``Collector.collect``."""
-        return self.collector.collect(samples, sampler, seed=seed, first_tree=first_tree, on_done=on_done)
+        """One rollout per sample, in order, on every rank; see ``Collector.collect``.
+
+        All ranks call it with the same samples and each plays every ``size``-th: a tree, and so a group, is never
+        divided. What is sampled does not depend on how many ranks there are.
+
+        Raises:
+            AgreedError: some rank of several failed.
+        """
+        numbers = range(len(samples)) if trees is None else trees
+        own = slice(self.ranks.rank, None, self.ranks.size)
+        part: list[Rollout] | _Failure
+        failure: Exception | None = None
+        try:
+            part = self.collector.collect(samples[own], sampler, seed=seed, trees=numbers[own], on_done=on_done)
+        except Exception as error:
+            if self.ranks.size == 1:
+                raise
+            failure, part = error, _Failure(f"{type(error).__name__}: {error}")
+        parts = self.ranks.gather(part)
+        for rank, other in enumerate(parts):
+            if isinstance(other, _Failure):
+                raise AgreedError(f"rank {rank} could not collect its rollouts: {other.text}") from failure
+        for _ in range(len(samples) - len(samples[own])):
+            on_done()
+        size = self.ranks.size
+        return [cast(list[Rollout], parts[i % size])[i // size] for i in range(len(samples))]
 
     def close(self) -> None:
         """Stops the engine."""

@@ -104,11 +104,19 @@ def test_an_unknown_flag_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--dryrun" in capsys.readouterr().err
 
 
-def test_hydra_and_the_answer_judge_parse_in_one_process() -> None:
-    code = (
-        "from atgrpo.cli.config import find_recipe, load; from atgrpo.envs.answers import equal; "
-        "load(find_recipe('debug'), []); assert equal(r'\\frac{63}{400}', '63/400'); assert not equal('2', '3')"
-    )
+@pytest.mark.parametrize("first", ["hydra", "judge"])
+def test_hydra_and_the_answer_judge_parse_in_one_process(first: str) -> None:
+    # Both bring grammars for antlr; the second answer needs math-verify's, the first is plain arithmetic.
+    parts = {
+        "hydra": "from atgrpo.cli.config import find_recipe, load\n"
+        "config = load(find_recipe('debug'), ['optimizer.betas=[0.5,0.75]'])\n"
+        "assert list(config.optimizers.solver.betas) == [0.5, 0.75]\n",
+        "judge": "from atgrpo.envs.answers import equal\n"
+        "assert equal(r'\\frac{63}{400}', '63/400')\n"
+        "assert equal(r'\\frac{\\sqrt{63}}{3}', r'\\sqrt{7}') and not equal(r'\\sqrt{8}', r'\\sqrt{7}')\n"
+        "import sys; assert 'math_verify' in sys.modules\n",
+    }
+    code = "".join(parts[name] for name in sorted(parts, key=lambda name: name != first))
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

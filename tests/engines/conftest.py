@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -15,11 +17,19 @@ from atgrpo.engines.vllm import VLLMEngine
 from atgrpo.policies.sources import model_folder
 
 POLICIES = {"tied": "tiny", "untied": "tiny-untied"}
+ADVICE = {"do_sample": True, "temperature": 0.2, "top_k": 2, "top_p": 0.3, "repetition_penalty": 2.0}
+"""What a folder may recommend for chatting; none of it is the distribution that is trained."""
 
 
 @pytest.fixture(scope="session")
-def folders() -> dict[str, Path]:
-    return {policy: model_folder(name) for policy, name in POLICIES.items()}
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    copies = {}
+    for policy, name in POLICIES.items():
+        copies[policy] = tmp_path_factory.mktemp("models") / policy
+        shutil.copytree(model_folder(name), copies[policy])
+        file = copies[policy] / "generation_config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | ADVICE))
+    return copies
 
 
 @pytest.fixture(scope="session")

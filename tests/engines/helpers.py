@@ -16,10 +16,9 @@ def ask(
     n: int = 3,
     max_tokens: int = 12,
     temperature: float = 1.0,
-    top_p: float = 1.0,
     seed: int = 5,
 ) -> Request:
-    return Request(policy, prompt, n, Sampling(max_tokens, temperature, top_p), seed)
+    return Request(policy, prompt, n, Sampling(max_tokens, temperature), seed)
 
 
 def ids(completions: list[Completion]) -> list[tuple[int, ...]]:

@@ -56,16 +56,17 @@ def test_greedy_takes_the_most_likely_token_and_reports_it(
     assert tuple(logits.argmax(-1).tolist()) == first.token_ids
 
 
-def test_nucleus_logprobs_are_renormalised(engine: Engine, trainers: Mapping[str, LlamaForCausalLM]) -> None:
-    [completions] = generate(engine, [ask(n=8, max_tokens=1, top_p=0.3)])
+def test_the_whole_distribution_is_sampled_whatever_the_folder_recommends(
+    engine: Engine, trainers: Mapping[str, LlamaForCausalLM]
+) -> None:
+    request = ask(n=300, max_tokens=1)
+    [completions] = generate(engine, [request])
+    assert gap(trainers["tied"], request, completions) < 1e-4
     probs = torch.softmax(trainers["tied"](input_ids=torch.tensor([PROMPT])).logits[0, -1], -1)
-    ordered, order = probs.sort(descending=True)
-    size = int((ordered.cumsum(0) < 0.3).sum()) + 1
-    mass = float(ordered[:size].sum())
-    for completion in completions:
-        [token] = completion.token_ids
-        assert token in order[:size].tolist()
-        assert completion.logprobs[0] == pytest.approx(math.log(float(probs[token]) / mass), abs=1e-4)
+    rare = set((probs < probs.median()).nonzero()[:, 0].tolist())
+    share = sum(completion.token_ids[0] in rare for completion in completions) / 300
+    assert share == pytest.approx(float(probs[list(rare)].sum()), abs=4 * math.sqrt(0.25 / 300))
+    assert share > 0.1
 
 
 def test_a_seed_fixes_its_completions_whatever_else_is_in_the_batch(engine: Engine) -> None:

@@ -14,6 +14,7 @@ from transformers import LlamaForCausalLM
 
 from atgrpo.engines.base import generate
 from atgrpo.engines.transformers import TransformersEngine, draw, sampling_logprobs
+from atgrpo.functional.logprobs import token_logprobs
 from atgrpo.types import Sampling
 from tests.engines.helpers import PROMPT, ask, gap, ids
 
@@ -23,12 +24,14 @@ def test_temperature_divides_the_logits() -> None:
     assert logprobs[:, 1].tolist() == pytest.approx([-2.1429, -1.4076], abs=1e-4)
 
 
-def test_the_nucleus_is_renormalised_per_row() -> None:
-    logits = torch.tensor([[0.6, 0.3, 0.1]] * 3).log()
-    samplings = [Sampling(1, top_p=0.8), Sampling(1), Sampling(1, top_p=0.5)]
-    probs = sampling_logprobs(logits, samplings).exp()
-    expected = torch.tensor([[2 / 3, 1 / 3, 0.0], [0.6, 0.3, 0.1], [1.0, 0.0, 0.0]])
-    torch.testing.assert_close(probs, expected)
+def test_sampled_log_probs_are_not_renormalised_so_an_unchanged_policy_has_ratio_one() -> None:
+    # Cut to a nucleus of .8 they would be ln 2/3 and ln 1/3, and the ratio .9.
+    logits = torch.tensor([[0.6, 0.3, 0.1]]).log()
+    sampled = sampling_logprobs(logits, [Sampling(1)])
+    torch.testing.assert_close(sampled.exp(), torch.tensor([[0.6, 0.3, 0.1]]))
+    for token in range(3):
+        trained, _ = token_logprobs(logits, torch.tensor([token]), temperature=1.0)
+        assert (trained - sampled[:, token]).exp().item() == pytest.approx(1.0, abs=1e-6)
 
 
 @pytest.mark.parametrize(("uniform", "token"), [(0.0, 1), (0.24, 1), (0.26, 3), (0.9999999999, 3)])

@@ -28,6 +28,10 @@ def test_tool_is_paid_for_its_value(text: str, team_reward: float, local_reward:
         (r"\boxed{7}, no: \boxed{19.0 nuts}", 1.0, 1.0, True),
         ("so #### 19", 1.0, 1.0, True),
         (r"\boxed{12}", 0.0, 0.0, False),
+        (r"\boxed{19} then \boxed{12}", 0.0, 0.0, False),
+        (r"\boxed{12} then \boxed{19}", 1.0, 1.0, True),
+        (r"\boxed{19}, \boxed{12} or \boxed{?}", 0.0, 0.0, False),
+        (r"\boxed{19, 12}", 0.0, 0.0, False),
         (r"\boxed{?}", 0.0, 0.0, False),
         (r"\boxed{nuts}", 0.0, -1.0, False),
         (r"\boxed{}", 0.0, -1.0, False),
@@ -52,6 +56,14 @@ def test_two_failures_are_no_agreement() -> None:
     env = team()
     act(env, "tool", "none")
     assert not act(env, "reasoner", "none").done
+
+
+def test_turns_that_run_out_without_an_answer_are_no_success() -> None:
+    env = team()
+    for _ in range(4):
+        assert act(env, "tool", "3*5+").local_reward == -1.0
+        assert act(env, "reasoner", r"\boxed{?}").local_reward == 0.0
+    assert (env.done, env.success) == (False, 0.0)
 
 
 def test_agreement_is_with_the_tools_latest_value() -> None:

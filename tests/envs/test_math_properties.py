@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from atgrpo.data.word_problems import NAMES, TEMPLATES, Template, WordProblems, split_of
 from atgrpo.envs.math import SINGLE_CALL, TWO_CALLS, Demonstration, MathTeam
+from atgrpo.types import Sample
 from tests.envs.helpers import act, chat, team
 
 HELDOUT = WordProblems([2, 3, 4], train_size=8).split("heldout")
@@ -75,6 +76,23 @@ def test_repeating_itself_earns_no_more_than_standing_still() -> None:
         act(env, agent, text).team_reward for agent, text in [("tool", "3*5"), ("reasoner", r"\boxed{15.5}")] * 3
     ]
     assert rewards == [0.0] * 6
+
+
+CALLS = st.lists(st.sampled_from(["3*5", "15+4", "19-2", "17", "3+5", "4-2", "15+2", "19"]), max_size=12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(CALLS, CALLS)
+def test_progress_is_paid_once_however_often_the_tool_goes_back_and_forth(way: list[str], again: list[str]) -> None:
+    gold = Sample("s", "Tom has 3 bags of 5 nuts, finds 4 and eats 2. How many nuts?", "17", {"expression": "3*5+4-2"})
+    env = team(gold, max_operations=2)
+    earned = [act(env, "tool", call).local_reward or 0.0 for call in way]
+    assert 0.0 <= sum(earned) <= 1.0 + 1e-9
+    there_and_back = [*reversed(way), *way]
+    assert [act(env, "tool", call).local_reward for call in there_and_back] == [0.0] * len(there_and_back)
+    earned += [act(env, "tool", call).local_reward or 0.0 for call in again]
+    assert sum(earned) <= 1.0 + 1e-9
+    assert env.success == float((way + there_and_back + again)[-1:] in (["17"], ["19-2"], ["15+2"]))
 
 
 def _template_of(demonstration: Demonstration) -> tuple[Template, dict[str, int]]:

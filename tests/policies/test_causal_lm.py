@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from atgrpo.functional.losses import aggregate
-from atgrpo.policies.causal_lm import CausalLMPolicy, branch_mask
+from atgrpo.policies.causal_lm import CausalLMPolicy
+from atgrpo.policies.packed import branch_mask
 from atgrpo.policies.sources import model_folder
 from atgrpo.rollout.collate import Batching, pack
 from atgrpo.types import Minibatch
@@ -114,7 +115,7 @@ class NextIsOneMore(nn.Module):
 
 def test_log_probs_belong_to_the_token_that_comes_next_and_not_to_a_neighbour() -> None:
     policy = CausalLMPolicy("tiny")
-    policy.model = NextIsOneMore()
+    policy.packed.model = NextIsOneMore()
     counting = [
         [make_turn((6, 7, 8), (4, 5)), make_turn((6,), (4, 5)), make_turn((6, 7), (4, 5))],
         [make_turn((1,), (0,))],

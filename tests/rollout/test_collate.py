@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from itertools import chain, pairwise
 from random import Random
 from typing import Any
@@ -9,8 +11,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from atgrpo.engines.base import generate
+from atgrpo.engines.transformers import TransformersEngine
+from atgrpo.functional.losses import aggregate
+from atgrpo.policies.sources import model_folder
 from atgrpo.rollout.collate import Batching, make_minibatches, pack
-from atgrpo.types import Minibatch, Turn
+from atgrpo.types import Minibatch, Request, Sampling, Turn
 from tests.rollout.helpers import make_rollout, make_turn
 
 EOS, PAD = 3, 0
@@ -65,9 +71,34 @@ def test_two_branches_by_hand() -> None:
 
 def test_lengths_decide_what_is_trained_and_not_ids_that_look_like_padding() -> None:
     turns = [make_turn((EOS,) * n, (PAD, PAD, n), advantage=1.0) for n in (3, 5, 2)]
-    [batch] = batches(turns)
-    assert sorted(batch.loss_mask.sum(1).tolist()) == [2, 3, 5]
+    batch = pack("p", [[turn] for turn in turns], Batching(), 10.0, last=True)
+    assert batch.loss_mask.sum(1).tolist() == [3, 5, 2]
     assert (batch.branch_ids >= 0).sum(1).tolist() == (batch.loss_mask.sum(1) + 3).tolist()
+
+
+def test_a_real_engines_responses_are_trained_to_their_end_token_and_no_further() -> None:
+    # Rows of one batch stop at different times; what the others sample meanwhile is not theirs.
+    engine = TransformersEngine({"p": model_folder("tiny")})
+    [completions] = generate(engine, [Request("p", tuple(range(10, 40)), 24, Sampling(40), seed=0)])
+    turns = [replace(make_turn(prompt=(10, i), advantage=1.0), completion=c) for i, c in enumerate(completions)]
+    batch = pack("p", [[turn] for turn in turns], Batching(), 1.0, last=True)
+    lengths = [len(c.token_ids) for c in completions]
+    assert batch.loss_mask.sum(1).tolist() == lengths
+    assert len(set(lengths)) > 5
+    for ids, mask, completion in zip(batch.token_ids, batch.loss_mask, completions, strict=True):
+        trained = ids[mask].tolist()
+        assert EOS not in trained[:-1]
+        assert (trained[-1] == EOS) is (completion.finish_reason == "stop")
+
+
+def test_a_turns_advantage_is_at_its_own_tokens_only() -> None:
+    # Two turns of one conversation: the second's prompt holds the first's words, which are not its own.
+    first, second = make_turn((5, 6, 7), (1,), advantage=0.5), make_turn((9,), (1, 5, 8), advantage=0.5)
+    together = pack("p", [[first], [second]], Batching(), 4.0, last=True)
+    assert together.loss_mask.int().tolist() == [[0, 1, 1, 1], [0, 0, 0, 1]]
+    assert together.advantages.tolist() == [[0, 0.5, 0.5, 0.5], [0, 0, 0, 0.5]]
+    apart = pack("p", [[first], [replace(second, advantage=-2.0)]], Batching(), 4.0, last=True)
+    assert apart.advantages.tolist() == [[0, 0.5, 0.5, 0.5], [0, 0, 0, -2.0]]
 
 
 @given(n=st.integers(1, 12), seed=st.integers(0, 50), budget=st.integers(1, 60), parts=st.integers(1, 3))
@@ -113,6 +144,17 @@ def test_any_split_adds_up_to_the_steps_own_mean() -> None:
         plan = batches(turns, Batching(tokens_per_microbatch=budget))
         assert {batch.denominator for batch in plan} == {1000.0}
         assert sum(float(b.advantages.sum()) / b.denominator for b in plan) == pytest.approx(0.65)
+
+
+def test_tokens_that_are_not_trained_are_not_in_the_denominator() -> None:
+    # Four prompt tokens, four of a response that was cut and is left out, four of loss 1: 4 / 4.
+    turns = [
+        make_turn((5,) * 4, (1, 2, 3, 4), advantage=1.0),
+        make_turn((6,) * 4, (1, 2, 3, 4), advantage=1.0, cut=True),
+    ]
+    [batch] = batches(turns, Batching(mask_truncated=True))
+    loss = aggregate(torch.ones_like(batch.weights), batch.weights, batch.loss_mask, batch.denominator)
+    assert float(loss) == 1.0
 
 
 @given(seed=st.integers(0, 30), budget=st.integers(1, 60))
@@ -169,6 +211,14 @@ def test_cut_responses_are_left_out_only_when_asked() -> None:
     [masked] = batches(turns, Batching(mask_truncated=True))
     assert trained_ids([masked]) == [(5, 6)]
     assert masked.denominator == 2.0
+
+
+@pytest.mark.parametrize("logprobs", [(), (-0.5,), (-0.5, -1.5, -2.5), (-0.5, math.nan), (-0.5, -math.inf)])
+def test_a_missing_sampler_log_prob_is_refused_and_never_taken_for_a_number(logprobs: tuple[float, ...]) -> None:
+    turn = make_turn((5, 6), advantage=1.0)
+    lacking = replace(turn, completion=replace(turn.completion, logprobs=logprobs))
+    with pytest.raises(ValueError, match=r"^logprobs of TurnKey.*: got . finite .*, expected one per token, 2$"):
+        batches([turn, replace(lacking, advantage=2.0)])
 
 
 def test_responses_to_one_prompt_share_a_row_and_other_prompts_do_not() -> None:

@@ -71,13 +71,13 @@ def test_the_seed_decides() -> None:
     assert collect(Shuffled(), sampler, seed=6) != collect(Shuffled(), sampler)
 
 
-def test_every_tree_draws_for_itself_and_is_numbered_from_the_first() -> None:
+def test_every_tree_draws_for_itself_under_the_number_it_is_given() -> None:
     engine = Shuffled()
-    rollouts = collect(engine, TreeSampler(turns=1, branches=2), first_tree=10)
+    rollouts = collect(engine, TreeSampler(turns=1, branches=2), trees=range(10, 16))
     assert [rollout.tree for rollout in rollouts] == [10, 11, 12, 13, 14, 15]
     assert all(turn.key.tree == rollout.tree for rollout in rollouts for turn in rollout.turns)
     assert len({request.seed for request in engine.asked}) == len(engine.asked) == 10
-    shifted = collect(Shuffled(), TreeSampler(turns=1, branches=2), first_tree=11)
+    shifted = collect(Shuffled(), TreeSampler(turns=1, branches=2), trees=range(11, 17))
     texts = [[turn.completion.text for turn in rollout.turns] for rollout in shifted]
     assert texts[3] == [turn.completion.text for turn in rollouts[4].turns]
 
@@ -121,6 +121,14 @@ def test_a_fault_in_an_environment_stops_the_run(workers: int) -> None:
     collector = Collector(Shuffled(), Crash, AGENTS, render, 1000, workers)  # type: ignore[arg-type]
     with pytest.raises(RuntimeError, match="our own fault"):
         collector.collect(SAMPLES, SAMPLERS[0], seed=0)
+
+
+@pytest.mark.parametrize("reply", ["nan/0", "0/nan", "0/inf"])
+def test_a_reward_that_is_no_number_stops_the_run_as_a_missing_one_is_none(reply: str) -> None:
+    engine = ScriptedEngine({"pa": model_folder("tiny")}, script=lambda request, i: reply)
+    collector = Collector(engine, Tally, {"a": "pa"}, lambda *_: (5,), 1000)
+    with pytest.raises(ValueError, match=r"Tally\.step got rewards .*, expected finite numbers, or None"):
+        collector.collect(SAMPLES[:1], SAMPLERS[0], seed=0)
 
 
 def test_what_is_recorded_is_what_the_engine_was_asked_and_sampled() -> None:

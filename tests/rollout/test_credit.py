@@ -159,6 +159,13 @@ def test_credits_of_a_trajectory(credit: ParallelCredit, expected: list[float]) 
     assert [turn.rewards.credit for turn in turns] == pytest.approx(expected)
 
 
+def test_every_turn_keeps_its_own_local_reward_beside_the_teams() -> None:
+    replies = table({"a:": ["1/.2"], "a:a1": ["0/0"], "a:a1,a0": ["0/.5"]})
+    played = play(ParallelSampler(turns=3, trajectories=1), replies, agents=SINGLE)
+    assert [turn.rewards.local for turn in played.rollout.turns] == [0.2, 0.0, 0.5]
+    assert [turn.rewards.credit for turn in played.rollout.turns] == pytest.approx([1.2, 1.0, 1.5])
+
+
 @pytest.mark.parametrize(
     ("credit", "expected"),
     [

@@ -33,10 +33,10 @@ class FakeTeam:
         self.played: list[list[Sample]] = []
 
     def play(
-        self, samples: Sequence[Sample], sampler: Any, *, seed: int, first_tree: int, on_done: Any
+        self, samples: Sequence[Sample], sampler: Any, *, seed: int, trees: Sequence[int], on_done: Any
     ) -> list[Rollout]:
         self.played.append(list(samples))
-        return [self.tree(first_tree + i) for i in range(len(samples))]
+        return [self.tree(number) for number in trees]
 
     def tree(self, number: int) -> Rollout:
         last = 1.0 if number % 2 else 0.0

@@ -24,6 +24,7 @@ def add(stats: PolicyStats, mask: list[bool], ratio: list[float], clipped: list[
         logprobs=logprobs,
         old_logprobs=old,
         sampler_logprobs=sampler,
+        ref_logprobs=None,
         entropy=entropy,
         ppo=ppo,
         loss=loss,

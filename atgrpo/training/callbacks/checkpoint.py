@@ -12,6 +12,8 @@ from typing import Any
 
 from lightning.pytorch.callbacks import Checkpoint
 
+from atgrpo.training.team import AgreedError
+
 STATE = "state.ckpt"
 META = "meta.json"
 
@@ -28,7 +30,7 @@ class SavedIteration:
 
     @property
     def state(self) -> Path:
-        """What Lightning reads."""
+        """What Lightning reads: a file of one process, a folder of several."""
         return self.folder / STATE
 
 
@@ -48,39 +50,60 @@ class IterationCheckpoint(Checkpoint):
     """Writes a checkpoint after every ``every``-th iteration, the last one and one that is told to stop.
 
     Args:
-        folder: Where they go.
         every: Iterations between checkpoints; a killed run loses at most this many.
         keep_last: Newest checkpoints that stay.
         keep_best: Checkpoints with the highest held-out success that stay besides.
     """
 
-    def __init__(self, folder: Path, *, every: int = 1, keep_last: int = 1, keep_best: int = 0) -> None:
+    def __init__(self, *, every: int = 1, keep_last: int = 1, keep_best: int = 0) -> None:
         if min(every, keep_last) < 1 or keep_best < 0:
             raise ValueError(
                 f"checkpoint got every={every}, keep_last={keep_last}, keep_best={keep_best}, expected 1, 1, 0 or more"
             )
-        self.folder = folder
+        self.folder = Path()
+        """Where they go; set before training starts."""
         self.every = every
         self.keep_last = keep_last
         self.keep_best = keep_best
+        self._saved = 0
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """What a run starts from is not lost."""
+        self._saved = trainer.datamodule.finished
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Runs after every other callback, as Lightning puts checkpoint callbacks last."""
         number = trainer.datamodule.finished
         if number % self.every and not trainer.should_stop and number < trainer.max_epochs:
             return
+        self._save(trainer, number)
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Saves what is finished and not yet saved, where all ranks stand between two iterations."""
+        data = trainer.datamodule
+        together = data.ranks.size == 1 or isinstance(exception, AgreedError)
+        if data.between_iterations and together and data.finished > self._saved:
+            self._save(trainer, data.finished)
+
+    def _save(self, trainer: Any, number: int) -> None:
         start = time.perf_counter()
-        for stale in self.folder.glob(".writing_*"):
-            shutil.rmtree(stale)
+        first = trainer.is_global_zero
         aside, target = self.folder / f".writing_{number:05d}", self.folder / f"iteration_{number:05d}"
-        aside.mkdir(parents=True)
+        if first:
+            for stale in self.folder.glob(".writing_*"):
+                shutil.rmtree(stale)
+            aside.mkdir(parents=True)
+        trainer.strategy.barrier()
         trainer.save_checkpoint(aside / STATE)
-        score = trainer.datamodule.heldout_success.get(number)
-        (aside / META).write_text(json.dumps({"iteration": number, "score": score, "time": time.time()}))
-        if target.exists():  # a run that was set back comes by the same number again
-            _remove(target)
-        os.replace(aside, target)
-        self._prune()
+        trainer.strategy.barrier()  # every rank has written its part
+        if first:
+            score = trainer.datamodule.heldout_success.get(number)
+            (aside / META).write_text(json.dumps({"iteration": number, "score": score, "time": time.time()}))
+            if target.exists():  # a run that was set back comes by the same number again
+                _remove(target)
+            os.replace(aside, target)
+            self._prune()
+        self._saved = number
         if trainer.logger is not None:
             trainer.logger.log_metrics({"seconds/checkpoint": time.perf_counter() - start}, step=number)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tqdm import tqdm
-
 from atgrpo.training.callbacks.hooks import RolloutCallback
 from atgrpo.training.callbacks.metrics import IterationMetrics
+from atgrpo.training.say import bar, say
 
 
 class Console(RolloutCallback):
@@ -39,13 +38,17 @@ class Console(RolloutCallback):
         self._bar.update()
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        """Prints the iteration's line; ``kept paths`` is success with selection by reward, above what it is without."""
+        """Prints the iteration's line; ``kept paths`` is success with selection by reward, above what it is without.
+
+        What the judge could not tell is ``?``.
+        """
         self._close()
         v = self.metrics.values
-        rewards = " ".join(f"{a} {v[f'rollout/{a}/reward']:.2f}" for a in self.agents if f"rollout/{a}/reward" in v)
+        kept = _shown(v.get("rollout/success"))
+        rewards = " ".join(f"{a} {_shown(v.get(f'rollout/{a}/reward'))}" for a in self.agents)
         phases = " ".join(f"{p} {v[f'seconds/{p}']:.1f}s" for p in ("sync", "rollout", "prepare", "train"))
-        tqdm.write(
-            f"iteration {trainer.datamodule.finished}/{trainer.max_epochs} | kept paths {v['rollout/success']:.2f} | "
+        say(
+            f"iteration {trainer.datamodule.finished}/{trainer.max_epochs} | kept paths {kept} | "
             f"reward {rewards} | {int(v['rollout/tokens'])} tokens at {v['rollout/tokens_per_second']:.0f}/s | {phases}"
         )
 
@@ -55,9 +58,13 @@ class Console(RolloutCallback):
 
     def _open(self, **settings: Any) -> None:
         self._close()
-        self._bar = tqdm(leave=False, disable=None, dynamic_ncols=True, **settings)
+        self._bar = bar(leave=False, dynamic_ncols=True, **settings)
 
     def _close(self) -> None:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
+
+
+def _shown(value: float | None) -> str:
+    return "?" if value is None else f"{value:.2f}"

@@ -8,10 +8,10 @@ from dataclasses import asdict
 from typing import Any
 
 import lightning as L
-from tqdm import tqdm
 
 from atgrpo.rollout.seeds import stable_seed
 from atgrpo.training.evaluation import Mode, Score, evaluate
+from atgrpo.training.say import bar, say
 
 
 class HeldOut(L.Callback):
@@ -52,8 +52,8 @@ class HeldOut(L.Callback):
         number = trainer.datamodule.finished
         if number == trainer.max_epochs:
             for score in self._score(trainer, quiet=True):
-                tqdm.write(f"before training: {self.first.get(score.mode, 'not measured')}")
-                tqdm.write(f"after training:  {score}")
+                say(f"before training: {self.first.get(score.mode, 'not measured')}")
+                say(f"after training:  {score}")
         elif self.every and number % self.every == 0:
             self._score(trainer)
 
@@ -66,13 +66,13 @@ class HeldOut(L.Callback):
             for mode in self.modes:
                 seed = stable_seed(data.seed, "heldout", mode)
                 title = f"held-out {mode}"
-                with tqdm(total=len(samples), desc=title, unit="problem", leave=False, disable=None) as bar:
-                    score, _ = evaluate(team, samples, data.sampler, mode, seed=seed, on_done=bar.update)
+                with bar(total=len(samples), desc=title, unit="problem", leave=False) as progress:
+                    score, _ = evaluate(team, samples, data.sampler, mode, seed=seed, on_done=progress.update)
                 scores.append(score)
             team.engine.stats()  # an iteration's counters start after this
         for score in scores:
             if not quiet:
-                tqdm.write(f"after {number} iterations: {score}")
+                say(f"after {number} iterations: {score}")
             _log(trainer, score, number)
         if trainer.logger is not None:
             trainer.logger.log_metrics({"seconds/heldout": time.perf_counter() - start}, step=number)

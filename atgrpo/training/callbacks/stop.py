@@ -6,9 +6,8 @@ import signal
 from types import FrameType
 from typing import Any
 
-from tqdm import tqdm
-
 from atgrpo.training.callbacks.hooks import RolloutCallback
+from atgrpo.training.say import say
 
 
 class GracefulStop(RolloutCallback):
@@ -30,8 +29,8 @@ class GracefulStop(RolloutCallback):
                 self._before[number] = signal.signal(number, self._handle)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        """Ends the run before the checkpoint callback looks whether to save."""
-        if self.asked:
+        """Ends the run on all ranks, before the checkpoint callback looks whether to save."""
+        if any(trainer.datamodule.ranks.gather(self.asked)):
             trainer.should_stop = True
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
@@ -44,4 +43,4 @@ class GracefulStop(RolloutCallback):
         if self.asked and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.asked = True
-        tqdm.write("stopping after this iteration, which is then saved; press Ctrl-C again to stop at once")
+        say("stopping after this iteration, which is then saved; press Ctrl-C again to stop at once")

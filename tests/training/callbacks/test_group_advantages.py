@@ -133,7 +133,7 @@ def test_nothing_sampled_is_nothing_scored(callback: AdvantageCallback) -> None:
 def test_eps_is_added_to_the_std_on_every_path() -> None:
     # Half the distance 5e-6, std 1e-5 / sqrt 2, plus 1e-6
     pair = [make_turn(branch=i, credit=c) for i, c in enumerate([1.0, 1.00001])]
-    for callback in (ATGRPO(eps=1e-6), GRPO(eps=1e-6), AgentWise(eps=1e-6)):
+    for callback in (kind(eps=1e-6) for kind in (ATGRPO, AgentWise, TurnWise, PooledGRPO, GRPO)):
         assert advantages(callback, pair) == pytest.approx([-0.6194968, 0.6194968], abs=1e-5)
 
 

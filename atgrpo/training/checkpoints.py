@@ -1,0 +1,54 @@
+"""Reads a checkpoint of any number of processes in one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.fabric.plugins import TorchCheckpointIO
+from lightning.fabric.strategies.model_parallel import _METADATA_FILENAME
+from torch.distributed.checkpoint import FileSystemReader
+from torch.distributed.checkpoint.default_planner import _EmptyStateDictLoadPlanner
+from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that does not fit what it is loaded into."""
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """The checkpoint as one process writes it: a file as it is, a folder of several ranks put together.
+
+    Raises:
+        CheckpointError: it has an optimiser whose state is bound to the ranks that saved it.
+    """
+    if path.is_file():
+        file: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        return file
+    parts: dict[str, Any] = {}
+    _load_state_dict(parts, FileSystemReader(path), planner=_EmptyStateDictLoadPlanner(), no_dist=True)
+    whole: dict[str, Any] = torch.load(path / _METADATA_FILENAME, map_location="cpu", weights_only=True)
+    whole["state_dict"] = parts["state_dict"]
+    names = sorted((name for name in parts if name.startswith("optimizer_")), key=lambda n: int(n.split("_")[1]))
+    whole["optimizer_states"] = [_by_position(parts[name]) for name in names]
+    return whole
+
+
+def _by_position(state: dict[str, Any]) -> dict[str, Any]:
+    """An optimiser's state by the numbers of its parameters, as torch has it, instead of by their names."""
+    names = [name for group in state["param_groups"] for name in group["params"]]
+    number = {name: i for i, name in enumerate(names)}
+    groups = [{**group, "params": [number[name] for name in group["params"]]} for group in state["param_groups"]]
+    return {"state": {number[name]: values for name, values in state["state"].items()}, "param_groups": groups}
+
+
+class AnyRanksIO(TorchCheckpointIO):
+    """Lets a run of one process go on from a checkpoint of several."""
+
+    def load_checkpoint(
+        self, path: str | Path, map_location: Any = None, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        """A file as Lightning does it, a folder as ``read_checkpoint``."""
+        found = Path(path)
+        return read_checkpoint(found) if found.is_dir() else super().load_checkpoint(path, map_location, weights_only)
