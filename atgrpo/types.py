@@ -143,8 +143,9 @@ class Turn:
     """The episode was over after this turn."""
     selected: bool
     """This candidate's state is where the team went on (always True for the parallel sampler)."""
-    count: int = 1
-    """How many equal responses it stands for; above 1 only on the way into a minibatch."""
+    count: float = 1
+    """As how many responses it weighs: equal ones add up, and under ``trajectory_mean`` each is its share of its
+    trajectory. Other than 1 only on the way into a minibatch."""
     group: int | None = None
     """Number of the group it was scored in, set by the advantage callback; None means excluded."""
     advantage: float | None = None
@@ -160,7 +161,7 @@ class Rollout:
     turns: tuple[Turn, ...]
     """In the order they were sampled."""
     outcome: float
-    """The team's success at the end of the selected path, 0 to 1 (parallel: mean over trajectories)."""
+    """The team's success at the end of the selected path, 0 to 1 (parallel: mean over those judged); NaN: unjudged."""
     success_by_turn: tuple[float, ...]
     """Length T: success had the team stopped after turn t; a finished episode keeps its value."""
     observations: Mapping[tuple[str, int], Observation] = field(default_factory=dict)

@@ -7,7 +7,6 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, get_args
 
 import lightning as L
@@ -19,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from atgrpo.cli.config import ConfigError
 from atgrpo.cli.runs import RunFolder
 from atgrpo.data.base import Split
-from atgrpo.engines.process import ProcessEngine
+from atgrpo.engines.placement import placed
 from atgrpo.envs.base import Environment
 from atgrpo.policies.sources import model_folder
 from atgrpo.ranks import Ranks
@@ -34,8 +33,9 @@ from atgrpo.training.callbacks.stop import GracefulStop
 from atgrpo.training.checkpoints import AnyRanksIO
 from atgrpo.training.datamodule import RolloutDataModule
 from atgrpo.training.filters import GroupFilter
-from atgrpo.training.module import LossSettings, MultiPolicyModule, Schedule
+from atgrpo.training.module import LossSettings, MultiPolicyModule
 from atgrpo.training.say import say
+from atgrpo.training.schedule import Schedule
 from atgrpo.training.team import Team, check_roles
 
 TRAINER_SETTINGS = {
@@ -88,6 +88,11 @@ class Parts:
             temperature=self.sampler.temperature,
         )
 
+    @property
+    def gpus(self) -> int:
+        """GPUs of an engine, where that is vLLM."""
+        return int(self.config.engine.get("vllm", {}).get("tensor_parallel_size", 1))
+
     def start_team(self, policies: Mapping[str, Any]) -> Team:
         """Starts the engine for ``policies``."""
         c = self.config
@@ -96,7 +101,10 @@ class Parts:
         engine = make(c.engine)
         if dist.is_available() and dist.is_initialized():
             # vLLM must not meet the trainer's process group.
-            engine = partial(ProcessEngine, engine, ranks=ranks)
+            device = next(next(iter(policies.values())).parameters()).device
+            engine = placed(
+                engine, ranks, gpu=device.index if device.type == "cuda" else None, tensor_parallel_size=self.gpus
+            )
         team = Team(
             engine=engine,
             environment=self.environment,
@@ -104,7 +112,9 @@ class Parts:
             policies=policies,
             max_prompt_tokens=c.max_prompt_tokens,
             workers=c.workers,
+            template=dict(c.chat_template),
             ranks=ranks,
+            ranks_per_engine=self.gpus,
         )
         say(f"engine: {team.engine.name}, started in {time.perf_counter() - start:.1f} s")
         return team
@@ -204,6 +214,9 @@ def _check(parts: Parts) -> None:
         raise ValueError(f"sampler.temperature: got {sampler.temperature}, expected more than 0 to learn from")
     if isinstance(parts.advantage, GRPO) and not isinstance(sampler, ParallelSampler):
         raise ValueError("advantage=grpo got a tree, expected trajectories: use sampler=parallel")
+    if parts.batching.aggregation == "trajectory_mean" and not isinstance(sampler, ParallelSampler):
+        raise ValueError("batching.aggregation=trajectory_mean got a tree, expected trajectories: use sampler=parallel")
+    _check_lengths(config, sampler)
     if not any(node.get("trainable", True) for node in config.policies.values()):
         raise ValueError("policies: all have trainable=false, expected at least one that learns")
     for node in config.policies.values():
@@ -217,6 +230,17 @@ def _check(parts: Parts) -> None:
         print(
             f"warning: {type(environment).__name__} has steps without a reward of their own, and sampler.credit=step "
             "teaches the team to avoid them; consider credit=continuation or backup (tree) or outcome (parallel)"
+        )
+
+
+def _check_lengths(config: DictConfig, sampler: Any) -> None:
+    """Refuses prompts and responses for which the engine has no room; it would say so in the middle of a run."""
+    room = OmegaConf.select(config, "engine.vllm.max_model_len")
+    longest = max(sampler.sampling(agent).max_tokens for agent in config.agents)
+    if room is not None and config.engine.get("use") != "transformers" and config.max_prompt_tokens + longest > room:
+        raise ValueError(
+            f"max_prompt_tokens: got {config.max_prompt_tokens} and {longest} of sampler.max_tokens, "
+            f"expected at most engine.vllm.max_model_len={room} together"
         )
 
 

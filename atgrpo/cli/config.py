@@ -40,6 +40,7 @@ class Config:
     iterations: int = 1
     prompts_per_iteration: int = 1
     max_prompt_tokens: int = 1024
+    chat_template: dict[str, Any] = field(default_factory=dict)
     workers: int = 0
     agents: dict[str, str] = MISSING
     policies: dict[str, Any] = field(default_factory=dict)
@@ -85,11 +86,15 @@ def load(recipe: Path, overrides: Sequence[str]) -> DictConfig:
     Raises:
         ConfigError: an unknown key, a wrong type, a missing value or file.
     """
+    # Hydra refuses null where it looks for the name of a group's file.
+    off = {f"{key}=null": key for key in MAY_BE_OFF if f"{key}=null" in overrides}
     try:
         with initialize_config_dir(str(recipe.parent), version_base="1.3"):
             shipped = str(conf_dir()).replace("'", r"\'")
-            composed = compose(recipe.stem, [f"hydra.searchpath=['file://{shipped}']", *map(_settable, overrides)])
-        config = OmegaConf.merge(OmegaConf.structured(Config), composed)
+            settings = [_settable(override) for override in overrides if override not in off]
+            composed = compose(recipe.stem, [f"hydra.searchpath=['file://{shipped}']", *settings])
+        _check_text(composed)
+        config = OmegaConf.merge(OmegaConf.structured(Config), composed, dict.fromkeys(off.values()))
         OmegaConf.resolve(config)
     except yaml.YAMLError as error:
         raise ConfigError(" ".join(str(error).split())) from error
@@ -115,6 +120,14 @@ def _settable(override: str) -> str:
         text = value.replace("'", r"\'")
         return f"++{key}='{text}'"  # a run called 123E456 is no number
     return f"++{override}" if key[:1].isalpha() and "." in key and "@" not in key and "/" not in key else override
+
+
+def _check_text(composed: DictConfig) -> None:
+    """Refuses a run's name that yaml has read as a number: 123E456 would become inf, and 007 the run 7."""
+    for key in ("run.name", "run.root"):
+        value = OmegaConf.select(composed, key)
+        if value is not None and not isinstance(value, str):
+            raise ConfigError(f"{key}: got the {type(value).__name__} {value}, expected text: put it in quotes")
 
 
 def _check_ranges(config: DictConfig) -> None:

@@ -150,6 +150,9 @@ class JsonLines(_Rows):
                 continue
             try:
                 row = json.loads(line.decode("utf-8-sig"))
+                json.dumps(row, ensure_ascii=False).encode()  # escapes of JSON can say what is no text
+            except UnicodeEncodeError as error:
+                raise ValueError(f"{path}:{number}: got half a character, {error.object[error.start]!a}") from None
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"{path}:{number}: not JSON: {error}") from None
             if not isinstance(row, dict):

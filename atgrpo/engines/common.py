@@ -16,6 +16,7 @@ from atgrpo.engines.base import EngineError
 from atgrpo.types import Request
 
 HEAD = "lm_head.weight"
+SHARED_MEMORY = Path("/dev/shm")
 LOWEST_TEMPERATURE = 0.01
 """Below it vLLM silently samples at this one."""
 
@@ -84,7 +85,7 @@ def _shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 def memory_folder() -> tempfile.TemporaryDirectory[str]:
     """A passing folder for weights, in shared memory where the system has it."""
-    return tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
+    return tempfile.TemporaryDirectory(dir=SHARED_MEMORY if SHARED_MEMORY.is_dir() else None)
 
 
 def check_policy(policy: str, served: Collection[str]) -> None:

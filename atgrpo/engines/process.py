@@ -31,10 +31,9 @@ ENTRY = (
     "import sys; sys.path[:] = sys.argv[3:]; "
     "from atgrpo.engines.process_child import main; main(int(sys.argv[1]), int(sys.argv[2]))"
 )
-LAUNCHER = frozenset(
-    ["RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "ROLE_RANK", "ROLE_NAME"]
-    + ["WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE"]
-)
+LAUNCHER = {"RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "ROLE_RANK", "ROLE_NAME"} | {
+    f"{of}WORLD_SIZE" for of in ("", "LOCAL_", "GROUP_", "ROLE_")
+}
 LAUNCHER_PREFIXES = ("MASTER_", "TORCHELASTIC_", "PET_")
 """With them the child would take itself for a rank of the trainer's group."""
 STEP_S = 0.02
@@ -87,7 +86,7 @@ class ProcessEngine:
         self._shared = WeightFiles() if ranks.rank == ranks.leader else None
         self._files: dict[str, str] = {}
         try:
-            self._on_every_rank(self._start)
+            on_every_rank(ranks, self._start)
         except EngineError:
             self.close()
             raise
@@ -150,10 +149,10 @@ class ProcessEngine:
         Every rank walks its iterable to the end. A failure on one rank is raised on all.
         """
         check_policy(policy, self._models)
-        files = self._on_every_rank(lambda: self._shared.write(weights) if self._shared else _walk(weights))
+        files = on_every_rank(self._ranks, lambda: self._shared.write(weights) if self._shared else walk(weights))
         before, self._files[policy] = self._files.get(policy), files[self._ranks.leader]
         try:
-            self._on_every_rank(lambda: self._call_or_restart("load_weights", policy, self._files[policy]))
+            on_every_rank(self._ranks, lambda: self._call_or_restart("load_weights", policy, self._files[policy]))
         finally:
             if self._shared and before:
                 self._shared.remove(before)
@@ -186,21 +185,6 @@ class ProcessEngine:
         self._process.kill()
         self._process.wait()
         self._connection.close()
-
-    def _on_every_rank(self, work: Callable[[], T]) -> list[T]:
-        """What ``work`` returned on each rank; whoever fails takes all others along instead of letting them wait."""
-        result, failure = None, None
-        try:
-            result = work()
-        except (EngineError, ValueError) as error:
-            failure = error
-        outcomes = self._ranks.gather((result, failure and str(failure)))
-        if failure:
-            raise failure
-        for rank, (_, text) in enumerate(outcomes):
-            if text:
-                raise EngineError(f"rank {rank}: {text}")
-        return [returned for returned, _ in outcomes]  # type: ignore[misc]  # None only where T is
 
     def _call_or_restart(self, name: str, *arguments: Any) -> None:
         try:
@@ -278,7 +262,24 @@ def _value(message: tuple[str, Any]) -> Any:
     return value
 
 
-def _walk(weights: Iterable[tuple[str, Tensor]]) -> str:
+def on_every_rank(ranks: Ranks, work: Callable[[], T]) -> list[T]:
+    """What ``work`` returned on each rank; whoever fails takes all others along instead of letting them wait."""
+    result, failure = None, None
+    try:
+        result = work()
+    except (EngineError, ValueError) as error:
+        failure = error
+    outcomes = ranks.gather((result, failure and str(failure)))
+    if failure:
+        raise failure
+    for rank, (_, text) in enumerate(outcomes):
+        if text:
+            raise EngineError(f"rank {rank}: {text}")
+    return [returned for returned, _ in outcomes]  # type: ignore[misc]  # None only where T is
+
+
+def walk(weights: Iterable[tuple[str, Tensor]]) -> str:
+    """Takes part in the gathering of weights that this rank has no use for."""
     for _ in weights:
         pass
     return ""

@@ -143,7 +143,8 @@ class _Served:
 
     def with_adapter(self, name: str, adapter: Adapter) -> _Served:
         """The same model with one more adapter in it."""
-        self.model.load_adapter(str(adapter.folder), adapter_name=name)
+        with torch.random.fork_rng():
+            self.model.load_adapter(str(adapter.folder), adapter_name=name)
         return replace(self, parameters=adapter.parameters, adapter=name)
 
     def activate(self) -> None:

@@ -69,7 +69,7 @@ class VLLMEngine:
             extra: further arguments of vLLM's ``EngineArgs``.
         """
         read, self._hosts = read_adapters(models, adapters)
-        self._adapters = VLLMAdapters(read)
+        self._adapters = VLLMAdapters(read, self._hosts)
         folders = {host: Path(models[host]) for host in dict.fromkeys(self._hosts.values())}
         settings = {
             "dtype": dtype,
@@ -83,7 +83,7 @@ class VLLMEngine:
         }
         self._parameters = {policy: Parameters.of_folder(Path(models[policy])) for policy in set(models) - set(read)}
         with _trainer_untouched():
-            self._llms = {host: self._start(folder, settings | self._lora(host)) for host, folder in folders.items()}
+            self._llms = {h: self._start(f, settings | self._adapters.settings(h)) for h, f in folders.items()}
             for policy in read:
                 self._adapters.load(self._llm(policy), policy)
         self._tokenizers = {policy: self._llm(policy).get_tokenizer() for policy in models}
@@ -99,9 +99,6 @@ class VLLMEngine:
 
     def _llm(self, policy: str) -> Any:
         return self._llms[self._hosts[policy]]
-
-    def _lora(self, host: str) -> dict[str, Any]:
-        return self._adapters.settings(policy for policy, own in self._hosts.items() if own == host)
 
     @classmethod
     def _start(cls, folder: Path, settings: dict[str, Any]) -> Any:
@@ -199,18 +196,15 @@ class VLLMEngine:
         llm = self._llm(policy)
         if any(ticket.request.policy == policy for ticket in self._tickets.values()):
             raise EngineError(f"weights of policy {policy!r} were pushed while it was sampling")
-        with _trainer_untouched():
-            if policy in self._adapters:
+        if policy in self._adapters:
+            with _trainer_untouched():
                 self._adapters.push(llm, policy, weights)
-            else:
-                self._push_model(llm, policy, weights)
+        else:
+            with _trainer_untouched(), self._parameters[policy].checked(policy, weights) as known:
+                self._push(llm, known)
+            if not llm.reset_prefix_cache():
+                raise EngineError(f"vLLM kept prefixes that the old weights of policy {policy!r} had cached")
         self._without_weights.discard(policy)
-
-    def _push_model(self, llm: Any, policy: str, weights: Iterable[tuple[str, Tensor]]) -> None:
-        with self._parameters[policy].checked(policy, weights) as known:
-            self._push(llm, known)
-        if not llm.reset_prefix_cache():
-            raise EngineError(f"vLLM kept prefixes that the old weights of policy {policy!r} had cached")
 
     def _push(self, llm: Any, weights: Iterator[tuple[str, Tensor]]) -> None:
         if self._tensor_parallel == 1:

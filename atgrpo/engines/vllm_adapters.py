@@ -24,8 +24,9 @@ class VLLMAdapters:
     what the old weights computed is not found again.
     """
 
-    def __init__(self, adapters: Mapping[str, Adapter]) -> None:
+    def __init__(self, adapters: Mapping[str, Adapter], hosts: Mapping[str, str]) -> None:
         self._adapters = adapters
+        self._hosts = hosts
         self._slots = {policy: slot for slot, policy in enumerate(adapters, start=1)}
         self._versions = itertools.count()
         self._current: dict[str, Any] = {}
@@ -36,9 +37,9 @@ class VLLMAdapters:
     def __contains__(self, policy: object) -> bool:
         return policy in self._adapters
 
-    def settings(self, policies: Iterable[str]) -> dict[str, Any]:
-        """Arguments of ``EngineArgs`` for an engine that serves these policies."""
-        served = [self._adapters[policy] for policy in policies if policy in self._adapters]
+    def settings(self, host: str) -> dict[str, Any]:
+        """Arguments of ``EngineArgs`` for the engine of this host; none where it serves no adapter."""
+        served = [adapter for policy, adapter in self._adapters.items() if self._hosts[policy] == host]
         if not served:
             return {}
         rank = max(adapter.rank for adapter in served)

@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-Aggregation = Literal["token_mean", "sequence_mean", "constant"]
-"""What one step's loss is a mean of: all tokens, all sequences' own means, or sums over a constant length."""
+Aggregation = Literal["token_mean", "sequence_mean", "trajectory_mean", "constant"]
+"""What one step's loss is a mean of: all tokens, sequences' or trajectories' own means, sums over a constant length."""
 
 
 def require_same_shape(**tensors: Tensor | None) -> None:
@@ -59,6 +59,8 @@ def aggregation_weights(
 
     - ``token_mean``: w = 1, d = length.
     - ``sequence_mean``: w = 1 / length, d = 1.
+    - ``trajectory_mean``: the same, where sequence n counts as its share of its trajectory's tokens: both are times
+      length / (length of the trajectory), which the caller knows, so that all d of a trajectory add up to 1.
     - ``constant``: w = 1, d = ``constant_length`` (Dr. GRPO, arXiv:2503.20783), free of any bias by length.
 
     A sequence of length 0 has w = d = 0 in every mode. Denominators are integers, so that their sum is the same in
@@ -74,10 +76,10 @@ def aggregation_weights(
     present = lengths > 0
     if mode == "token_mean":
         return present.float(), lengths
-    if mode == "sequence_mean":
+    if mode in ("sequence_mean", "trajectory_mean"):
         return present / lengths.clamp(min=1), present.long()
     if mode == "constant":
         if constant_length is None or constant_length < 1:
             raise ValueError(f"constant_length: got {constant_length}, expected 1 or more")
         return present.float(), present.long() * constant_length
-    raise ValueError(f"mode: got {mode!r}, expected token_mean, sequence_mean or constant")
+    raise ValueError(f"mode: got {mode!r}, expected token_mean, sequence_mean, trajectory_mean or constant")

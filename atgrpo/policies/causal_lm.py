@@ -73,7 +73,9 @@ class CausalLMPolicy(PackedPolicy):
             ValueError: the policy was built without ``reference``.
         """
         if self.reference is None:
-            raise ValueError(f"reference: got False for the policy from {self.folder}, expected True to compare with it")
+            raise ValueError(
+                f"reference: got False for the policy from {self.folder}, expected True to compare with it"
+            )
         logprobs: Tensor = self.reference(batch, temperature, self.logits_chunk).logprobs
         return logprobs
 

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from atgrpo.policies.packed import Attention, Dtype, PackedLM, PackedPolicy, save_tokenizer
+from atgrpo.policies.packed import Attention, Dtype, PackedLM, PackedPolicy, TokenScores, save_tokenizer
 from atgrpo.policies.quantized import dequantized_folder, never_repack, nf4
 from atgrpo.policies.sharding import full
 from atgrpo.policies.sources import model_folder
@@ -75,7 +75,7 @@ class LoRAPolicy(PackedPolicy):
         weakref.finalize(self, shutil.rmtree, self.adapter, ignore_errors=True)
         self._write_adapter(self.adapter)
 
-    def forward(self, batch: Minibatch, temperature: float, *, entropy_grad: bool = False) -> Any:
+    def forward(self, batch: Minibatch, temperature: float, *, entropy_grad: bool = False) -> TokenScores:
         """Log-probs of the trained tokens under ``softmax(logits / temperature)``, and entropies."""
         with self.packed.using(self.name):
             return super().forward(batch, temperature, entropy_grad=entropy_grad)
@@ -189,6 +189,7 @@ class LoRABase(PackedLM):
             inject_adapter_in_model(config, self.model, name)
         self._layers = [(n, m) for n, m in self.model.named_modules() if isinstance(m, LoraLayer)]
         for _, _, parameter in self.adapter(name):
+            parameter.data = parameter.data.float()  # peft makes them in the base's dtype
             parameter.requires_grad_(trainable)
         self._activate(None)
         return config

@@ -80,9 +80,7 @@ class PackedLM(nn.Module):
             if isinstance(module, nn.Dropout):
                 module.p = 0.0
         if gradient_checkpointing:
-            self.model.gradient_checkpointing_enable(
-                {"use_reentrant": False, "context_fn": self.checkpoint_contexts}
-            )
+            self.model.gradient_checkpointing_enable({"use_reentrant": False, "context_fn": self.checkpoint_contexts})
         self.model.train()
 
     def checkpoint_contexts(self) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
@@ -115,7 +113,6 @@ class PackedLM(nn.Module):
         flat = torch.zeros_like(batch.weights)
         at = (rows, columns)
         return TokenScores(flat.index_put(at, logprobs), flat.index_put(at, entropy))
-
 
     def shard(self, sharding: Sharding) -> None:
         """Shards every layer by itself and the rest together, once, before there are optimisers.

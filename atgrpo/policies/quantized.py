@@ -66,7 +66,7 @@ def _build(source: Path, dtype: Dtype, folder: Path) -> None:
         plain, small = load(), load(quantization_config=nf4(dtype))
     for name, module in small.named_modules():
         if isinstance(module, Linear4bit):
-            weight = dequantize_4bit(module.weight.data, module.weight.quant_state)
-            plain.get_submodule(name).weight.copy_(weight)
+            weight: Any = module.weight
+            plain.get_submodule(name).weight.copy_(dequantize_4bit(weight.data, weight.quant_state))
     plain.save_pretrained(folder)
     save_tokenizer(source, folder)

@@ -7,8 +7,8 @@ one response per prompt this is the plain layout, so both are one code path.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from atgrpo.functional.masked import Aggregation, aggregation_weights
 from atgrpo.ranks import ONE, Ranks
+from atgrpo.rollout.grouping import trajectory
 from atgrpo.rollout.seeds import stream
 from atgrpo.types import Minibatch, Rollout, Turn
 
@@ -32,7 +33,9 @@ class Batching:
         tokens_per_microbatch: Largest padded size (rows x longest row) of one forward pass; what does not fit is
             accumulated. A single row may be larger only if one prompt and one response already are.
         aggregation: ``token_mean``: every token of the step counts alike; ``sequence_mean``: every response counts
-            alike; ``constant``: token sums over a constant length (Dr. GRPO, arXiv:2503.20783).
+            alike; ``trajectory_mean``: every trajectory of the step counts alike, however many turns it has and however
+            long they are (parallel sampler only); ``constant``: token sums over a constant length (Dr. GRPO,
+            arXiv:2503.20783).
         constant_length: Of ``constant``.
         mask_truncated: Leave responses that hit the length limit out of the loss; their rewards still count in their
             groups.
@@ -138,7 +141,12 @@ def _split(rows: Sequence[Row], parts: int, rng: Random) -> list[list[Row]]:
 
 
 def _step(policy: str, rows: Sequence[Row], batching: Batching, skip_zero: bool, ranks: Ranks) -> list[Minibatch]:
-    denominator = float(batching.weigh([len(t.completion.token_ids) for row in rows for t in row])[1].sum())
+    if batching.aggregation == "trajectory_mean":
+        rows = _by_share(rows)
+    turns = [t for row in rows for t in row]
+    _, shares = batching.weigh([len(t.completion.token_ids) for t in turns])
+    # An integer in every mode, up to the rounding of a trajectory's shares.
+    denominator = float(round(sum(s * t.count for s, t in zip(shares.tolist(), turns, strict=True))))
     computed: list[Row] = []
     for row in rows:
         kept = [t for t in row if t.advantage or not skip_zero]
@@ -153,12 +161,20 @@ def _step(policy: str, rows: Sequence[Row], batching: Batching, skip_zero: bool,
     return [pack(policy, b, batching, denominator, last=i == rounds - 1) for i, b in enumerate(own)]
 
 
+def _by_share(rows: Sequence[Row]) -> list[Row]:
+    """Turns that count as their share of their trajectory's tokens in these rows."""
+    tokens: Counter[Hashable] = Counter()
+    for turn in (t for row in rows for t in row):
+        tokens[trajectory(turn)] += len(turn.completion.token_ids)
+    return [[replace(t, count=len(t.completion.token_ids) / tokens[trajectory(t)]) for t in row] for row in rows]
+
+
 def _merged(row: Row) -> list[Turn]:
     """Equal responses with equal advantages as one that weighs as much as all: the same gradient for less work."""
     alike: dict[tuple[tuple[int, ...], float | None], list[Turn]] = defaultdict(list)
     for turn in row:
         alike[turn.completion.token_ids, turn.advantage].append(turn)
-    return [replace(turns[0], count=len(turns)) for turns in alike.values()]
+    return [replace(turns[0], count=sum(t.count for t in turns)) for turns in alike.values()]
 
 
 def _length(row: Row) -> int:

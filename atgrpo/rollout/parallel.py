@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from atgrpo.rollout.credit import ParallelCredit, trajectory_credits
-from atgrpo.rollout.samplers import SamplerSettings, make_turn, padded_success
+from atgrpo.rollout.samplers import SamplerSettings, make_turn, mean, padded_success
 from atgrpo.rollout.walk import Episode, Growth, Walk, together, uncredited
 from atgrpo.types import Rollout
 
@@ -54,8 +54,8 @@ class ParallelSampler(SamplerSettings):
             sample=episode.sample,
             tree=episode.tree,
             turns=turns,
-            outcome=sum(path.env.success for path in paths) / len(paths),
-            success_by_turn=tuple(sum(level) / len(paths) for level in by_turn),
+            outcome=mean(path.env.success for path in paths),
+            success_by_turn=tuple(map(mean, by_turn)),
             observations={(node.agent, node.turn): node.observation for node in paths[0].nodes},
             overlong=any(path.overlong for path in paths),
         )

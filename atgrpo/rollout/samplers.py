@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -91,3 +92,9 @@ def padded_success(path: Path, turns: int) -> list[float]:
     """Success had the team stopped after each of ``turns`` turns; a path that ended early keeps its last value."""
     seen = path.success_by_turn
     return seen + [path.env.success] * (turns - len(seen))
+
+
+def mean(values: Iterable[float | None]) -> float:
+    """Of those that are there (neither None nor NaN); NaN if none is."""
+    known = [v for v in values if v is not None and not math.isnan(v)]
+    return sum(known) / len(known) if known else math.nan

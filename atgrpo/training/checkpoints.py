@@ -12,17 +12,16 @@ from torch.distributed.checkpoint import FileSystemReader
 from torch.distributed.checkpoint.default_planner import _EmptyStateDictLoadPlanner
 from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
 
+LOCAL_STATES = "optimizers_of_rank_{}.pt"
+SHARDED = "optimizer_"
+
 
 class CheckpointError(ValueError):
     """A checkpoint that does not fit what it is loaded into."""
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """The checkpoint as one process writes it: a file as it is, a folder of several ranks put together.
-
-    Raises:
-        CheckpointError: it has an optimiser whose state is bound to the ranks that saved it.
-    """
+    """The checkpoint as one process writes it: a file as it is, a folder of several ranks put together."""
     if path.is_file():
         file: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         return file
@@ -30,9 +29,22 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     _load_state_dict(parts, FileSystemReader(path), planner=_EmptyStateDictLoadPlanner(), no_dist=True)
     whole: dict[str, Any] = torch.load(path / _METADATA_FILENAME, map_location="cpu", weights_only=True)
     whole["state_dict"] = parts["state_dict"]
-    names = sorted((name for name in parts if name.startswith("optimizer_")), key=lambda n: int(n.split("_")[1]))
-    whole["optimizer_states"] = [_by_position(parts[name]) for name in names]
+    optimizers = {
+        int(n.removeprefix(SHARDED)): _by_position(s) for n, s in parts.items() if n.startswith(SHARDED) and s
+    }
+    optimizers |= local_states(path)
+    whole["optimizer_states"] = [optimizers[i] for i in sorted(optimizers)]
     return whole
+
+
+def local_states(folder: Path) -> dict[int, dict[str, Any]]:
+    """Number of an optimiser -> its state put together, of those whose ranks each saved their own part."""
+    if not list(folder.glob(LOCAL_STATES.format("*"))):
+        return {}
+    from atgrpo.training.optimizers import merge_local_states  # imports bitsandbytes
+
+    of_ranks = [torch.load(f, map_location="cpu", weights_only=True) for f in folder.glob(LOCAL_STATES.format("*"))]
+    return {i: merge_local_states([state[i] for state in of_ranks]) for i in of_ranks[0]}
 
 
 def _by_position(state: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 
 from atgrpo.rollout.parallel import ParallelSampler
-from atgrpo.rollout.samplers import SamplerSettings
+from atgrpo.rollout.samplers import SamplerSettings, mean
 from atgrpo.training.team import Team
 from atgrpo.types import Rollout, Sample
 
@@ -27,12 +27,12 @@ class Score:
     """Lower end of the 95% bootstrap interval over problems."""
     high: float
     success_by_turn: tuple[float, ...]
-    """Success had the team stopped after turn t."""
+    """Success had the team stopped after turn t, over the problems that could be judged then; NaN if none could."""
     problems: int
 
     def __str__(self) -> str:
         """One line for people."""
-        turns = ", ".join(f"{s:.1%}" for s in self.success_by_turn)
+        turns = ", ".join("?" if math.isnan(s) else f"{s:.1%}" for s in self.success_by_turn)
         by_turn = f"; after each turn {turns}" if len(self.success_by_turn) > 1 else ""
         return (
             f"held-out success ({self.mode}, {self.problems} problems): {self.success:.1%} "
@@ -76,7 +76,6 @@ def evaluate(
     judged = [r for r in rollouts if not math.isnan(r.outcome)]
     if not judged:
         raise ValueError(f"evaluation got no verdict on any of {len(samples)} samples, expected a judge that works")
-    n = len(judged)
     low, high = bootstrap_interval([r.outcome for r in judged])
-    by_turn = tuple(sum(level) / n for level in zip(*(r.success_by_turn for r in judged), strict=True))
-    return Score(mode, sum(r.outcome for r in judged) / n, low, high, by_turn, n), rollouts
+    by_turn = tuple(map(mean, zip(*(r.success_by_turn for r in judged), strict=True)))
+    return Score(mode, mean(r.outcome for r in judged), low, high, by_turn, len(judged)), rollouts

@@ -19,6 +19,7 @@ from atgrpo.policies.packed import PackedPolicy, TokenScores
 from atgrpo.policies.sharding import Sharding, full
 from atgrpo.ranks import Ranks
 from atgrpo.training.checkpoints import CheckpointError
+from atgrpo.training.schedule import Schedule, set_rates
 from atgrpo.training.stats import PolicyStats
 from atgrpo.types import Minibatch
 
@@ -63,29 +64,6 @@ class LossSettings:
     def policy_gradient_only(self) -> bool:
         """A token without an advantage has no loss."""
         return not self.entropy and not self.kl
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
-    """Learning-rate schedule; its length always follows from the run's, it is never given.
-
-    Args:
-        name: Shape after the warm-up; ``linear`` and ``cosine`` fall to 0 at the end.
-        warmup: Share of the run's optimiser steps in which the rate rises from 0.
-    """
-
-    name: Literal["constant_with_warmup", "linear", "cosine"] = "constant_with_warmup"
-    warmup: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.warmup <= 1:
-            raise ValueError(f"warmup: got {self.warmup}, expected a share of the run from 0 to 1")
-
-    def build(self, optimizer: Optimizer, steps: int) -> Any:
-        """The schedule over ``steps`` optimiser steps."""
-        from transformers import get_scheduler
-
-        return get_scheduler(self.name, optimizer, round(self.warmup * steps), steps)
 
 
 class MultiPolicyModule(L.LightningModule):
@@ -138,8 +116,8 @@ class MultiPolicyModule(L.LightningModule):
 
     @property
     def trainable(self) -> list[str]:
-        """Names of the policies that learn, in the order of their optimisers."""
-        return [name for name in self.policies if self._policy(name).trainable]
+        """Names of the policies that learn, in the order of their optimisers, which is not that of the roles."""
+        return sorted(name for name in self.policies if self._policy(name).trainable)
 
     @cached_property
     def ranks(self) -> Ranks:
@@ -167,6 +145,25 @@ class MultiPolicyModule(L.LightningModule):
             optimizers.append(optimizer)
             schedules.append({"scheduler": self.schedule.build(optimizer, self.total_steps), "name": f"lr-{name}"})
         return optimizers, schedules
+
+    def on_train_start(self) -> None:
+        """A resumed run may be longer than the one that saved the rates."""
+        for schedule in _as_list(self.lr_schedulers()):
+            set_rates(schedule)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Whose the optimiser states are."""
+        checkpoint["trainable"] = self.trainable
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Refuses those of other policies.
+
+        Raises:
+            CheckpointError: the policies that learn are not those that learned.
+        """
+        if (saved := checkpoint.get("trainable")) != self.trainable:
+            expected = f"got optimisers of {saved}, expected {self.trainable}"
+            raise CheckpointError(f"the checkpoint does not fit the recipe's policies: {expected}")
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
         """What training changes. A base, a reference or a frozen policy is as its folder has it."""

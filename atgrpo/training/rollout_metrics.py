@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 
 from atgrpo.functional.advantages import group_stats
 from atgrpo.rollout.grouping import mixed_context_share
+from atgrpo.rollout.samplers import mean
 from atgrpo.training.callbacks.advantage import credits_of
 from atgrpo.types import Rollout, Turn
-
-
-def mean(values: Iterable[float | None]) -> float:
-    """Of those that are there (neither None nor NaN); NaN if none is."""
-    known = [v for v in values if v is not None and not math.isnan(v)]
-    return sum(known) / len(known) if known else math.nan
 
 
 def sampled_tokens(rollouts: Sequence[Rollout]) -> int:

@@ -20,16 +20,15 @@ from torch.optim import Optimizer
 
 from atgrpo.policies.sharding import Sharding
 from atgrpo.ranks import Ranks
+from atgrpo.training.checkpoints import LOCAL_STATES, local_states
 from atgrpo.training.module import MultiPolicyModule
-
-LOCAL_STATE = "optimizers_of_rank_{}.pt"
 
 
 class FSDP2(ModelParallelStrategy):
     """Shards every policy by itself over all ranks. A checkpoint is a folder to which each rank writes its part.
 
-    Optimisers whose state cannot be sharded by torch (8-bit ones) say ``keeps_local_shards`` and give and take their
-    own rank's state.
+    Optimisers whose state torch cannot shard (8-bit ones) say ``keeps_local_shards``; each rank writes a file with its
+    own part of theirs.
 
     Args:
         reshard_after_forward: Gather layers again for the backward pass instead of keeping them.
@@ -72,7 +71,7 @@ class FSDP2(ModelParallelStrategy):
         local = {i: state.pop("local") for i, state in enumerate(states) if set(state) == {"local"}}
         super().save_checkpoint(checkpoint, filepath, storage_options)
         if local:
-            torch.save({"ranks": self.world_size, "states": local}, self._local_file(Path(self.broadcast(filepath))))
+            torch.save(local, Path(self.broadcast(filepath)) / LOCAL_STATES.format(self.global_rank))
 
     def load_checkpoint(self, checkpoint_path: str | Path, weights_only: bool | None = None) -> dict[str, Any]:
         """From such a folder, or from the file that one process writes; the number of ranks may differ."""
@@ -81,8 +80,8 @@ class FSDP2(ModelParallelStrategy):
             return self._load_file(path)
         sharded = {f"optimizer_{i}": o for i, o in enumerate(self.optimizers) if not _local(_inner(o))}
         rest = _load_checkpoint(path, {"state_dict": self.model, **sharded}, weights_only=weights_only)
-        if len(sharded) < len(self.optimizers):
-            self._load_local(path)
+        for i, state in local_states(path).items():
+            _inner(self.optimizers[i]).load_local_state(state)
         return rest
 
     def _load_file(self, path: Path) -> dict[str, Any]:
@@ -96,6 +95,9 @@ class FSDP2(ModelParallelStrategy):
         set_model_state_dict(self.model, state, options=options)
         names = {parameter: name for name, parameter in self.model.named_parameters()}
         for optimizer, state in zip(map(_inner, self.optimizers), rest.pop("optimizer_states"), strict=True):
+            if _local(optimizer):
+                optimizer.load_local_state(state)
+                continue
             own = [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
             groups = [{**group, "params": [own[i] for i in group["params"]]} for group in state["param_groups"]]
             named: dict[str, Any] = {
@@ -104,22 +106,6 @@ class FSDP2(ModelParallelStrategy):
             }
             set_optimizer_state_dict(self.model, optimizer, named, options=options)
         return rest
-
-    def _load_local(self, path: Path) -> None:
-        file = self._local_file(path)
-        saved: dict[str, Any] = {"ranks": 0, "states": {}}
-        if file.is_file():
-            saved = torch.load(file, weights_only=True)
-        if saved["ranks"] != self.world_size:
-            raise ValueError(
-                f"checkpoint {path} got 8-bit optimisers of {saved['ranks']} ranks, expected {self.world_size}: "
-                "their state is bound to the ranks that saved it"
-            )
-        for i, state in saved["states"].items():
-            _inner(self.optimizers[i]).load_local_state(state)
-
-    def _local_file(self, folder: Path) -> Path:
-        return folder / LOCAL_STATE.format(self.global_rank)
 
 
 def pin(cores: list[int]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol, cast
 
 from torch import Tensor
@@ -48,7 +49,9 @@ class Team:
         policies: Name -> policy; the engine starts from their folders and follows their weights.
         max_prompt_tokens: An episode whose next prompt is longer ends there and is counted.
         workers: See ``Collector``.
+        template: Further variables of the chat templates, such as ``enable_thinking``.
         ranks: The processes of the run, each of which has such a team and plays its part.
+        ranks_per_engine: Of so many neighbours only the first one plays, with the GPUs of all.
     """
 
     def __init__(
@@ -60,13 +63,17 @@ class Team:
         policies: Mapping[str, Policy],
         max_prompt_tokens: int,
         workers: int = 0,
+        template: Mapping[str, Any] = MappingProxyType({}),
         ranks: Ranks = ONE,
+        ranks_per_engine: int = 1,
     ) -> None:
         from transformers import AutoTokenizer
 
         check_roles(agents, environment())
         self.policies = policies
         self.ranks = ranks
+        self.players = list(range(0, ranks.size, ranks_per_engine))
+        self.template = template
         self.tokenizers: dict[str, Any] = {
             name: AutoTokenizer.from_pretrained(policy.folder) for name, policy in policies.items()
         }
@@ -76,7 +83,7 @@ class Team:
     def render(self, policy: str, messages: Sequence[Message]) -> tuple[int, ...]:
         """Messages as token ids by the policy's own chat template, up to where its answer starts."""
         ids = self.tokenizers[policy].apply_chat_template(
-            list(messages), add_generation_prompt=True, tokenize=True, return_dict=False
+            list(messages), add_generation_prompt=True, tokenize=True, return_dict=False, **self.template
         )
         return tuple(ids)
 
@@ -97,14 +104,15 @@ class Team:
     ) -> list[Rollout]:
         """One rollout per sample, in order, on every rank; see ``Collector.collect``.
 
-        All ranks call it with the same samples and each plays every ``size``-th: a tree, and so a group, is never
-        divided. What is sampled does not depend on how many ranks there are.
+        All ranks call it with the same samples and deal them out: a tree, and so a group, is never divided. What is
+        sampled does not depend on how many ranks there are.
 
         Raises:
             AgreedError: some rank of several failed.
         """
         numbers = range(len(samples)) if trees is None else trees
-        own = slice(self.ranks.rank, None, self.ranks.size)
+        dealt = len(self.players)
+        own = slice(self.players.index(self.ranks.rank), None, dealt) if self.ranks.rank in self.players else slice(0)
         part: list[Rollout] | _Failure
         failure: Exception | None = None
         try:
@@ -119,8 +127,7 @@ class Team:
                 raise AgreedError(f"rank {rank} could not collect its rollouts: {other.text}") from failure
         for _ in range(len(samples) - len(samples[own])):
             on_done()
-        size = self.ranks.size
-        return [cast(list[Rollout], parts[i % size])[i // size] for i in range(len(samples))]
+        return [cast(list[Rollout], parts[self.players[i % dealt]])[i // dealt] for i in range(len(samples))]
 
     def close(self) -> None:
         """Stops the engine."""

@@ -41,6 +41,14 @@ from atgrpo.paths import conf_dir, recipes_dir
         ("clip_norm=nan", "clip_norm: got nan, expected more than 0"),
         ("batching=token", "batching: got 'token', expected a mapping"),
         ("policy=null", "Config group override"),
+        ("run={name: 1e5}", "run.name: got the float 100000.0, expected text: put it in quotes"),
+        ("++run.name=7", "run.name: got the int 7, expected text"),
+        ("batching.aggregation=trajectory_mean", "got a tree, expected trajectories: use sampler=parallel"),
+        (
+            "engine.vllm.max_model_len=1031",
+            "max_prompt_tokens: got 1024 and 8 of sampler.max_tokens, "
+            "expected at most engine.vllm.max_model_len=1031 together",
+        ),
         ("policies.solver=tiny", "policies.solver: got 'tiny', expected a mapping of settings"),
     ],
 )
@@ -60,6 +68,35 @@ def test_scientific_notation_is_a_number_and_a_run_id_stays_text() -> None:
     config = load(find_recipe("debug"), ["optimizer.lr=1e-6", "run.name=123E456"])
     assert config.optimizers.solver.lr == 1e-6
     assert config.run.name == "123E456"
+
+
+@pytest.mark.parametrize("override", ["run={name: '1e5'}", "run.name=1e5", "++run.name='1e5'"])
+def test_a_run_may_be_called_by_a_number_in_quotes(override: str) -> None:
+    assert load(find_recipe("debug"), [override]).run.name == "1e5"
+
+
+def test_null_turns_off_what_may_be_off(tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text(
+        "defaults: [config, {override logger: csv}, _self_]\nagents: {tool: a}\n"
+        "logger: {prefix: x}\nsamples: {every: 2}\n"
+    )
+    assert load(recipe, []).logger.prefix == "x"
+    config = load(recipe, ["logger=null", "heldout=null", "samples=null"])
+    assert (config.logger, config.heldout, config.samples) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["engine.vllm.max_model_len=1032"],
+        ["engine.vllm.max_model_len=8", "engine=transformers"],  # which has no such limit
+        ["batching.aggregation=trajectory_mean", "sampler=parallel", "~sampler.branches"],
+    ],
+    ids=lambda overrides: " ".join(overrides),
+)
+def test_settings_that_fit_each_other_pass(overrides: list[str]) -> None:
+    assert main(["fit", "--config", "debug", "--dry-run", *overrides]) == 0
 
 
 def test_a_recipe_anywhere_may_build_on_the_shipped_configuration(tmp_path: Path) -> None:
@@ -137,6 +174,9 @@ RECIPE = "defaults: [config, _self_]\nagents: {tool: a, reasoner: a}\n"
         ("defaults: [config, _self_]\nagents: {}\n", "agents: got none, expected role: policy"),
         ("iterations: [\n", "line 2, column 1"),
         ("- iterations\n", "must be a DictConfig"),
+        (f"{RECIPE}run: {{name: 123E456}}\n", "run.name: got the float inf, expected text: put it in quotes"),
+        (f"{RECIPE}run: {{name: 007}}\n", "run.name: got the int 7, expected text: put it in quotes"),
+        (f"{RECIPE}run: {{root: true}}\n", "run.root: got the bool True, expected text: put it in quotes"),
     ],
 )
 def test_a_wrong_recipe_is_told_in_one_line(body: str, said: str, tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ def test_every_shipped_recipe_does_one_iteration(
         ["advantage=dr_grpo", "batching.constant_length=8"],
         ["advantage=grpo", "sampler=parallel", "sampler.trajectories=2", "sampler.credit=outcome"],
         ["advantage=grpo_pooled", "sampler=parallel", "sampler.trajectories=2", "sampler.credit=return_to_go"],
+        ["sampler=parallel", "sampler.trajectories=2", "batching.aggregation=trajectory_mean", "logger=null"],
         ["sampler.credit=continuation", "sampler.train_continuations=true"],
         ["sampler.credit=backup", "sampler/selection=softmax"],
         ["sampler.order=parallel", "sampler/selection=epsilon_greedy"],

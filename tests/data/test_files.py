@@ -76,6 +76,8 @@ def test_training_rows_that_are_held_out_are_dropped(tmp_path: Path, caplog: pyt
         ('{"question": "p", "answer": "1"}\n', r"a\.jsonl:1: column got nothing in 'prompt', expected one of \["),
         ('{"prompt": "p", "answer": null}\n', r"a\.jsonl:1: column got nothing in 'answer'"),
         ('{"prompt": " ", "answer": "1"}\n', r"a\.jsonl:1: prompt got an empty text"),
+        ('\n{"prompt": "half \\ud83d", "answer": "1"}\n', r"^\S*a\.jsonl:2: got half a character, '.ud83d'$"),
+        ('{"prompt": "p", "answer": "1", "tests": ["\\udc00"]}\n', r"a\.jsonl:1: got half a character"),
         ("", r"no rows"),
     ],
 )
@@ -84,6 +86,13 @@ def test_a_broken_line_says_file_and_line(tmp_path: Path, content: str, message:
     path.write_text(content, encoding="utf-8")
     with pytest.raises(ValueError, match=message):
         JsonLines(path, path).split("train")
+
+
+def test_a_character_that_json_writes_as_two_escapes_is_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"prompt": "\\ud83d\\ude00", "answer": "1"}\n', encoding="utf-8")
+    other = write(tmp_path / "b.jsonl", rows(1))
+    assert JsonLines(path, other).split("train")[0].prompt == "\U0001f600"
 
 
 def test_bytes_that_are_no_utf8_say_file_and_line(tmp_path: Path) -> None:

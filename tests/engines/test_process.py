@@ -112,7 +112,7 @@ def test_pushed_weights_are_served_and_only_the_latest_are_kept(light: ProcessEn
 
 def test_a_push_that_does_not_fit_is_walked_to_its_end_and_the_next_one_is_taken(light: ProcessEngine) -> None:
     names = iter(["unknown", "w"])
-    with pytest.raises(EngineError, match="^unknown is unknown to the model$"):
+    with pytest.raises(EngineError, match=r"^unknown is unknown to the model$"):
         light.load_weights("p", ((name, torch.ones(1)) for name in names))
     assert list(names) == []
     light.load_weights("p", TWO)
@@ -125,7 +125,7 @@ def test_a_refused_request_is_reported_by_the_next_step_and_the_others_go_on(lig
     light.submit(0, ask("p"))
     light.submit(1, ask("p", n=0))
     light.submit(2, ask("p"))
-    with pytest.raises(ValueError, match="^request got n=0$"):
+    with pytest.raises(ValueError, match=r"^request got n=0$"):
         light.step()
     done: list[int] = []
     while len(done) < 2:
@@ -135,7 +135,8 @@ def test_a_refused_request_is_reported_by_the_next_step_and_the_others_go_on(lig
 
 
 def test_a_fault_inside_is_one_line_here_and_a_traceback_there(light: ProcessEngine, capfd: Any) -> None:
-    with pytest.raises(EngineError, match="^LookupError: no such token$") as caught:
+    light.restart()  # what it prints goes to where its parent's standard error was when it started
+    with pytest.raises(EngineError, match=r"^LookupError: no such token$") as caught:
         generate(light, [ask("p", CRASH)])
     assert not isinstance(caught.value, EngineLostError)
     assert "Traceback" in (error := capfd.readouterr().err) and "light.py" in error
@@ -186,7 +187,7 @@ def test_a_lost_child_is_one_error_until_it_is_restarted_with_its_weights(light:
 def test_a_silent_child_is_given_up(light: ProcessEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(light, "_timeout", 0.5)
     light.submit(0, ask("p", HANG))
-    with pytest.raises(EngineLostError, match=r"did not answer for [12] s and was killed, exit code -9"):
+    with pytest.raises(EngineLostError, match=r"did not answer for \d+ s and was killed, exit code -9"):
         while True:
             light.step()
     assert gone(light.pid)
@@ -222,9 +223,7 @@ def test_a_failed_start_is_one_line(fault: str, message: str, capfd: Any) -> Non
     assert files() == before
 
 
-def test_closing_lets_the_inner_engine_close_and_may_be_repeated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_closing_lets_the_inner_engine_close_and_may_be_repeated(tmp_path: Path) -> None:
     engine = ProcessEngine(Light, {"p": "f"}, ranks=Ranks(), mark=str(tmp_path / "mark"))
     before = files()
     engine.load_weights("p", ONE)
@@ -233,8 +232,11 @@ def test_closing_lets_the_inner_engine_close_and_may_be_repeated(
     engine.close()
     assert (tmp_path / "mark").read_text() == "closed"
     assert gone(engine.pid) and files() == before
+
+
+def test_a_child_that_does_not_listen_is_closed_by_force(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "CLOSE_S", 0.2)
-    engine.restart()
+    engine = ProcessEngine(Light, {"p": "f"}, ranks=Ranks())
     engine.submit(0, ask("p", HANG))
     engine.step()
     engine.close()

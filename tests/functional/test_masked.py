@@ -47,6 +47,7 @@ def test_masks_must_be_boolean_and_fit():
     [
         ("token_mean", None, [1.0, 1.0, 0.0], [2, 8, 0]),
         ("sequence_mean", None, [0.5, 0.125, 0.0], [1, 1, 0]),
+        ("trajectory_mean", None, [0.5, 0.125, 0.0], [1, 1, 0]),
         ("constant", 16, [1.0, 1.0, 0.0], [16, 16, 0]),
     ],
 )

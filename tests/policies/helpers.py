@@ -3,23 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from atgrpo.functional.losses import aggregate, ppo_clip_loss
-from atgrpo.policies.causal_lm import CausalLMPolicy
+from atgrpo.policies.packed import PackedPolicy
+from atgrpo.rollout.collate import Batching, pack
 from atgrpo.types import Minibatch
+from tests.rollout.helpers import make_turn
+
+PROMPT = tuple(range(10, 22))
+RESPONSES = [(40, 41, 42, 43, 3), (50, 3), (40, 41, 60, 61, 62, 63)]
+TURNS = [make_turn(ids, PROMPT, advantage=a) for ids, a in zip(RESPONSES, (1.0, -2.0, 0.5), strict=True)]
+TOKENS = float(sum(map(len, RESPONSES)))
 
 
-def gradients(policy: CausalLMPolicy, batches: Iterable[Minibatch], temperature: float = 1.0) -> dict[str, Tensor]:
+def packed(*rows: list[Any]) -> Minibatch:
+    return pack("p", rows or [TURNS], Batching(), TOKENS, last=True)
+
+
+def plain() -> list[Minibatch]:
+    return [packed([turn]) for turn in TURNS]
+
+
+def gradients(policy: PackedPolicy, batches: Iterable[Minibatch], temperature: float = 1.0) -> dict[str, Tensor]:
     """Of the first update's loss over all micro-batches of a step."""
     policy.zero_grad()
     for batch in batches:
-        logprobs = policy(batch, temperature).logprobs
-        ppo = ppo_clip_loss(logprobs, logprobs.detach(), batch.advantages, batch.loss_mask, eps_low=0.2, eps_high=0.2)
-        aggregate(ppo.loss, batch.weights, batch.loss_mask, batch.denominator).backward()
-    return {name: parameter.grad.clone() for name, parameter in policy.named_parameters()}
+        backward(policy, batch, temperature)
+    return {name: parameter.grad.clone() for name, parameter in policy.trained_parameters()}
+
+
+def backward(policy: PackedPolicy, batch: Minibatch, temperature: float = 1.0) -> None:
+    logprobs = policy(batch, temperature).logprobs
+    ppo = ppo_clip_loss(logprobs, logprobs.detach(), batch.advantages, batch.loss_mask, eps_low=0.2, eps_high=0.2)
+    aggregate(ppo.loss, batch.weights, batch.loss_mask, batch.denominator).backward()
+
+
+def learn(policy: PackedPolicy, steps: int = 3, rate: float = 1e-2) -> None:
+    """Some steps of a real optimiser."""
+    optimizer = torch.optim.AdamW([parameter for _, parameter in policy.trained_parameters()], lr=rate)
+    for _ in range(steps):
+        backward(policy, packed())
+        optimizer.step()
+        optimizer.zero_grad()
 
 
 def assert_same(got: dict[str, Tensor], expected: dict[str, Tensor], atol: float = 1e-5) -> None:

@@ -15,17 +15,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from atgrpo.functional.losses import aggregate
 from atgrpo.policies.causal_lm import CausalLMPolicy
-from atgrpo.policies.packed import branch_mask
 from atgrpo.policies.sources import model_folder
 from atgrpo.rollout.collate import Batching, pack
 from atgrpo.types import Minibatch
-from tests.policies.helpers import assert_same, gradients, of_branch, reference
+from tests.policies.helpers import PROMPT, RESPONSES, assert_same, gradients, learn, of_branch, packed, plain, reference
 from tests.rollout.helpers import make_turn
-
-PROMPT = tuple(range(10, 22))
-RESPONSES = [(40, 41, 42, 43, 3), (50, 3), (40, 41, 60, 61, 62, 63)]
-TURNS = [make_turn(ids, PROMPT, advantage=a) for ids, a in zip(RESPONSES, (1.0, -2.0, 0.5), strict=True)]
-TOKENS = float(sum(map(len, RESPONSES)))
 
 
 @pytest.fixture
@@ -39,14 +33,6 @@ def changed_folder(tmp_path: Path) -> Callable[..., str]:
         return str(folder)
 
     return copy
-
-
-def packed(*rows: list[Any]) -> Minibatch:
-    return pack("p", rows or [TURNS], Batching(), TOKENS, last=True)
-
-
-def plain() -> list[Minibatch]:
-    return [packed([turn]) for turn in TURNS]
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
@@ -89,18 +75,6 @@ def test_a_branch_neither_sees_nor_is_seen_by_its_siblings(tiny: CausalLMPolicy)
     for branch in (1, 3):
         torch.testing.assert_close(of_branch(after, batch, branch), of_branch(before, batch, branch), atol=0, rtol=0)
     assert not torch.allclose(of_branch(after, batch, 2), of_branch(before, batch, 2))
-
-
-def test_mask_by_hand() -> None:
-    seen = branch_mask(torch.tensor([[0, 0, 1, 2, 2, -1]]))[0].int().tolist()
-    assert seen == [
-        [1, 0, 0, 0, 0, 0],
-        [1, 1, 0, 0, 0, 0],
-        [1, 1, 1, 0, 0, 0],
-        [1, 1, 0, 1, 0, 0],
-        [1, 1, 0, 1, 1, 0],
-        [0, 0, 0, 0, 0, 1],  # padding sees itself: an empty row would be NaN
-    ]
 
 
 class NextIsOneMore(nn.Module):
@@ -226,3 +200,29 @@ def test_a_saved_policy_is_loaded_again_with_its_tokenizer(tmp_path: Path) -> No
     again = CausalLMPolicy(str(tmp_path / "out"))
     assert all(torch.equal(a, b) for a, b in zip(policy.parameters(), again.parameters(), strict=True))
     assert AutoTokenizer.from_pretrained(tmp_path / "out").chat_template
+
+
+def test_the_reference_stays_at_the_starting_weights_and_is_shared_with_peers() -> None:
+    a = CausalLMPolicy("tiny", name="a", reference=True)
+    b = CausalLMPolicy("tiny", name="b", peers={"a": a}, reference=True)
+    start = a(packed(), 0.7).logprobs.detach()
+    learn(a)
+    assert not torch.allclose(a(packed(), 0.7).logprobs, start, atol=1e-3)
+    assert a.reference_logprobs(packed(), 0.7).tolist() == start.tolist()
+    assert not a.reference_logprobs(packed(), 0.7).requires_grad
+    assert b.reference is a.reference
+    assert CausalLMPolicy("tiny-untied", peers={"a": a}, reference=True).reference is not a.reference
+    assert [name for name, _ in a.trained_parameters()] == [
+        name for name, _ in a.packed.named_parameters(prefix="packed")
+    ]
+    assert not any("reference" in name for name, _ in a.export_weights())
+
+
+def test_without_a_reference_there_is_nothing_to_compare_with(tiny: CausalLMPolicy) -> None:
+    with pytest.raises(ValueError, match=r"reference: got False .* expected True"):
+        tiny.reference_logprobs(packed(), 1.0)
+
+
+def test_trained_parameters_are_named_as_in_the_policy_and_none_of_a_frozen_one(tiny: CausalLMPolicy) -> None:
+    assert dict(tiny.trained_parameters()) == dict(tiny.named_parameters())
+    assert list(CausalLMPolicy("tiny", trainable=False).trained_parameters()) == []

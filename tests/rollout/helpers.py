@@ -62,6 +62,22 @@ class Tally(Environment):
         return sum(gain for _, gain in self.log)
 
 
+class Fragile(Tally):
+    """Its judge crashes on "?"; there is no verdict on the team then."""
+
+    crashed = False
+
+    def step(self, agent: str, action: Action) -> StepResult:
+        self.crashed = False
+        result = super().step(agent, action)
+        self.crashed = result.team_reward is None
+        return result
+
+    @property
+    def success(self) -> float:
+        return math.nan if self.crashed else super().success
+
+
 def table(replies: Mapping[str, Sequence[str]]) -> Script:
     """Answers a prompt's i-th completion with the i-th entry for that prompt; one that is not listed is a KeyError."""
     return lambda request, i: replies[prompt_of(request)][i]
@@ -111,9 +127,10 @@ def play(
     seed: int = 0,
     tree: int = 0,
     max_prompt_tokens: int = 1000,
+    task: type[Tally] = Tally,
 ) -> Played:
     """One rollout, its requests answered at once."""
-    env, sample = Tally(), Sample("s", "?", "!", {"goal": goal})
+    env, sample = task(), Sample("s", "?", "!", {"goal": goal})
     env.reset(sample)
     growth = sampler.grow(Episode(sample, tree, env, agents, render, seed, max_prompt_tokens))
     rounds: list[list[Request]] = []

@@ -137,6 +137,31 @@ def test_short_and_long_responses_weigh_as_the_aggregations_name_says(aggregatio
     assert float((batch.weights * batch.advantages).sum()) / batch.denominator == pytest.approx(mean)
 
 
+def test_under_trajectory_mean_one_turn_weighs_as_much_as_nine() -> None:
+    # Trajectory 0 has one turn of 2 tokens, trajectory 1 nine turns of 3, one of which has nothing to teach.
+    turns = [make_turn((5, 6), (1, 2), advantage=1.0)]
+    turns += [make_turn((7, 8, 9), (1, 2), branch=1, turn=t, advantage=0.0 if t == 8 else 3.0) for t in range(9)]
+    turns += [make_turn((5, 6), (1, 2), branch=2, turn=t, advantage=1.0) for t in range(2)]
+    plan = batches(turns, Batching(aggregation="trajectory_mean", tokens_per_microbatch=1))
+    assert {batch.denominator for batch in plan} == {3.0}
+    weights = [float(b.weights[b.loss_mask].unique()) for b in plan]
+    # The eight equal ones that teach are one response of 8/27 a token, those of trajectories 0 and 2 one of 1/2 + 2/4.
+    assert sorted(weights) == pytest.approx([8 / 27, 1.0])
+    # (1 + 3 * 24 / 27 + 1) / 3
+    loss = sum(float((b.weights * b.advantages).sum()) / b.denominator for b in plan)
+    assert loss == pytest.approx((1 + 3 * 24 / 27 + 1) / 3)
+
+
+def test_trajectory_mean_counts_the_tokens_of_a_trajectory_in_the_step_and_policy() -> None:
+    # One turn of 1 and one of 3 tokens, of two policies: each is all that its policy's step has of the trajectory.
+    turns = [make_turn((5,), advantage=1.0), make_turn((6, 7, 8), (4,), agent="b", policy="q", advantage=1.0)]
+    turns += [make_turn((5, 6), (9,), tree=1, advantage=1.0)]
+    plan = batches(turns, Batching(aggregation="trajectory_mean"), ("p", "q"))
+    assert [(b.policy, b.denominator) for b in plan] == [("p", 2.0), ("q", 1.0)]
+    assert plan[0].weights[plan[0].loss_mask].tolist() == [1.0, 0.5, 0.5]
+    assert plan[1].weights[plan[1].loss_mask].tolist() == pytest.approx([1 / 3] * 3)
+
+
 def test_any_split_adds_up_to_the_steps_own_mean() -> None:
     # 100 tokens of 2 and 900 of .5: (200 + 450) / 1000
     turns = [make_turn((5,) * 100, (10, i), advantage=2.0 if i == 0 else 0.5) for i in range(10)]

@@ -14,7 +14,12 @@ from tests.rollout.helpers import make_rollout, make_turn
 
 PROMPTS = [(10, 11, 12, 13), (20, 21), (30, 31, 32, 33, 34, 35)]
 TURNS = [
-    make_turn((40 + i, 50, 60 + i, 3)[-1 - i % 4 :], PROMPTS[i % 3], advantage=(1.0, -0.5, 0.0, 2.0, -1.0)[i % 5])
+    make_turn(
+        (40 + i, 50, 60 + i, 3)[-1 - i % 4 :],
+        PROMPTS[i % 3],
+        advantage=(1.0, -0.5, 0.0, 2.0, -1.0)[i % 5],
+        branch=i // 3,
+    )
     for i in range(12)
 ]
 
@@ -29,7 +34,7 @@ def plan(turns: list[Turn], *, skip_zero: bool = True, **settings: object) -> li
     return make_minibatches(rollouts, ["p"], Batching(**settings), seed=0, skip_zero=skip_zero)
 
 
-@pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean"])
+@pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean", "trajectory_mean"])
 @pytest.mark.parametrize("budget", [1, 24, 40])
 def test_the_budget_of_a_microbatch_does_not_change_the_gradient(
     tiny: CausalLMPolicy, aggregation: str, budget: int

@@ -6,6 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from atgrpo.engines.base import EngineLostError
 from atgrpo.engines.scripted import ScriptedEngine
 from atgrpo.policies.sources import model_folder
 from atgrpo.rollout.collector import Collector
@@ -121,6 +122,72 @@ def test_a_fault_in_an_environment_stops_the_run(workers: int) -> None:
     collector = Collector(Shuffled(), Crash, AGENTS, render, 1000, workers)  # type: ignore[arg-type]
     with pytest.raises(RuntimeError, match="our own fault"):
         collector.collect(SAMPLES, SAMPLERS[0], seed=0)
+
+
+class Mortal(Shuffled):
+    """Is lost after so many steps, every time that it is started until there is no number left."""
+
+    def __init__(self, *lives: int) -> None:
+        super().__init__()
+        self.lives = [*lives, 10**6]
+        self.restarts = 0
+
+    def step(self) -> Sequence[tuple[int, list[Completion]]]:
+        if not self.lives[0]:
+            raise EngineLostError("the engine died")
+        self.lives[0] -= 1
+        return super().step()
+
+    def restart(self) -> None:
+        self.restarts += 1
+        self.queue, self.lives = [], self.lives[1:]
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("workers", [0, 3])
+@pytest.mark.parametrize("life", [0, 9])
+def test_a_lost_engine_changes_no_tree(sampler: Sampler, workers: int, life: int) -> None:
+    engine, done = Mortal(life), Mock()
+    assert collect(engine, sampler, workers=workers, on_done=done) == collect(Shuffled(), sampler)
+    assert (engine.restarts, done.call_count) == (1, len(SAMPLES))
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_an_engine_may_be_lost_after_every_tree(sampler: Sampler) -> None:
+    engine = Mortal()
+
+    def kill() -> None:
+        engine.lives.insert(0, 0)
+
+    assert collect(engine, sampler, on_done=kill) == collect(Shuffled(), sampler)
+    assert engine.restarts == len(SAMPLES) - 1
+
+
+def test_trees_that_were_finished_are_kept_and_the_loss_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    # Two samples of one node each; the second tree is cut off before its answer.
+    engine = Mortal(1)
+    samplers = TreeSampler(turns=1, branches=2)
+    collector = Collector(engine, Tally, {"a": "pa"}, render, 1000)  # type: ignore[arg-type]
+    collector.collect([Sample("x", "?", "!"), Sample("y", "?", "!")], samplers, seed=0)
+    first, second, again = engine.asked
+    assert (again == second) and again != first
+    assert capsys.readouterr().out == "the engine died; started again, 1 of 2 trees are grown anew\n"
+
+
+def test_an_engine_that_is_lost_again_before_a_tree_is_finished_stops_the_run() -> None:
+    engine = Mortal(9, 3)
+    with pytest.raises(EngineLostError, match="the engine died"):
+        collect(engine, TreeSampler(turns=4, branches=3))
+    assert engine.restarts == 1
+
+
+def test_an_engine_that_cannot_be_restarted_stops_the_run() -> None:
+    class Fixed(Shuffled):
+        def step(self) -> Sequence[tuple[int, list[Completion]]]:
+            raise EngineLostError("the engine died")
+
+    with pytest.raises(EngineLostError, match="the engine died"):
+        collect(Fixed(), SAMPLERS[0])
 
 
 @pytest.mark.parametrize("reply", ["nan/0", "0/nan", "0/inf"])

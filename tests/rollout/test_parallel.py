@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import pytest
 
 from atgrpo.rollout.parallel import ParallelSampler
-from tests.rollout.helpers import Played, Script, play, prompt_of
+from atgrpo.types import Rollout
+from tests.rollout.helpers import Fragile, Played, Script, play, prompt_of
 
 SINGLE = {"a": "pa"}
 
@@ -41,6 +43,17 @@ def test_outcome_and_success_are_means_over_trajectories() -> None:
     rollout = play(ParallelSampler(turns=2, trajectories=2), two_paths(), agents=SINGLE, goal=5).rollout
     assert rollout.outcome == (2 + 5) / 2
     assert rollout.success_by_turn == ((1 + 5) / 2, (2 + 5) / 2)
+
+
+def test_outcome_and_success_are_over_the_trajectories_that_could_be_judged() -> None:
+    def rollout(*texts: str) -> Rollout:
+        sampler = ParallelSampler(turns=1, trajectories=3)
+        return play(sampler, in_turn({"a:": texts}), agents=SINGLE, task=Fragile).rollout
+
+    one = rollout("1/0", "?/0", "0/0")
+    assert (one.outcome, one.success_by_turn) == (0.5, (0.5,))
+    none = rollout("?/0", "?/0", "?/0")
+    assert math.isnan(none.outcome) and math.isnan(none.success_by_turn[0])
 
 
 def test_a_trajectory_that_is_done_leaves_the_others_playing() -> None:

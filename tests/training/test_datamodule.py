@@ -16,7 +16,8 @@ from atgrpo.training.callbacks.at_grpo import ATGRPO
 from atgrpo.training.callbacks.grpo import GRPO
 from atgrpo.training.datamodule import RolloutDataModule
 from atgrpo.training.filters import GroupFilter
-from atgrpo.training.module import LossSettings, MultiPolicyModule, Schedule
+from atgrpo.training.module import LossSettings, MultiPolicyModule
+from atgrpo.training.schedule import Schedule
 from atgrpo.types import Rollout, Sample
 from tests.rollout.helpers import make_rollout, make_turn
 

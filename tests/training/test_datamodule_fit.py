@@ -10,6 +10,7 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from atgrpo.training.checkpoints import CheckpointError
 from tests.training.runs import fit, snapshot
 
 TEN = ["data.train_size=10", "prompts_per_iteration=2", "iterations=5"]
@@ -63,9 +64,26 @@ def test_a_stopped_run_goes_on_with_the_samples_and_steps_that_were_left(tmp_pat
         )
 
 
-def test_weights_and_moments_of_every_policy_come_back_as_they_were_saved(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("shape", "short", "rest"),
+    [("linear", [0.01, 0.005], [0.005, 0.0025]), ("cosine", [0.01, 0.005], [0.005, 0.0014644661])],
+)
+def test_a_finished_run_that_is_made_longer_goes_on_at_the_longer_schedules_rate(
+    shape: str, short: list[float], rest: list[float], tmp_path: Path
+) -> None:
+    settings = ["data.train_size=10", "optimizer.lr=0.01", f"schedule.name={shape}"]
+    first = fit(tmp_path, *settings, "iterations=2")
+    second = fit(tmp_path, *settings, "iterations=4", resume=True)
+    for policy in ("a", "b"):
+        assert first.seen.rates[policy] == pytest.approx(short)
+        assert second.seen.rates[policy] == pytest.approx(rest)
+
+
+@pytest.mark.parametrize("roles", [[], ["agents.tool=b", "agents.reasoner=a"]], ids=["the same", "changed roles"])
+def test_weights_and_moments_of_every_policy_come_back_as_they_were_saved(roles: list[str], tmp_path: Path) -> None:
     first = fit(tmp_path, *TEN, stop=2)
-    second = fit(tmp_path, *TEN, resume=True, stop=3)
+    second = fit(tmp_path, *TEN, *roles, resume=True, stop=3)
+    assert list(second.module.policies) == (["b", "a"] if roles else ["a", "b"])
     left = snapshot(first.trainer)
     assert differ(left["a"][0], left["b"][0])
     for policy in ("a", "b"):
@@ -78,11 +96,18 @@ def test_weights_and_moments_of_every_policy_come_back_as_they_were_saved(tmp_pa
 
 
 @pytest.mark.parametrize(
-    "change", ["agents.reasoner=c", "agents.reasoner=a", "policies.b.model=tiny-untied"], ids=lambda c: c
+    ("change", "said"),
+    [
+        ("agents.reasoner=c", r"got optimisers of \['a', 'b'\], expected \['a', 'c'\]$"),
+        ("agents.reasoner=a", r"got optimisers of \['a', 'b'\], expected \['a'\]$"),
+        ("policies.b.trainable=false", r"got optimisers of \['a', 'b'\], expected \['a'\]$"),
+        ("policies.b.model=tiny-untied", r"policies\.b\."),
+    ],
+    ids=lambda c: c,
 )
-def test_a_checkpoint_of_other_policies_does_not_load(change: str, tmp_path: Path) -> None:
+def test_a_checkpoint_of_other_policies_does_not_load(change: str, said: str, tmp_path: Path) -> None:
     fit(tmp_path, *TEN, stop=1)
-    with pytest.raises((RuntimeError, ValueError), match=r"policies\.[bc]\.|parameter group that doesn't match"):
+    with pytest.raises(CheckpointError, match=f"^the checkpoint does not fit the recipe's policies: .*{said}"):
         fit(tmp_path, *TEN, change, resume=True)
 
 

@@ -10,29 +10,14 @@ import pytest
 
 from atgrpo.engines.scripted import ScriptedEngine
 from atgrpo.policies.sources import model_folder
+from atgrpo.rollout.samplers import mean
 from atgrpo.rollout.tree import TreeSampler
 from atgrpo.training.callbacks.metrics import finite
 from atgrpo.training.evaluation import evaluate
-from atgrpo.training.rollout_metrics import mean, rollout_metrics
+from atgrpo.training.rollout_metrics import rollout_metrics
 from atgrpo.training.team import Team
-from atgrpo.types import Action, Sample, StepResult
-from tests.rollout.helpers import Tally, make_rollout, make_turn
-
-
-class Fragile(Tally):
-    """Its judge crashes on "?"; there is no verdict on the team then."""
-
-    crashed = False
-
-    def step(self, agent: str, action: Action) -> StepResult:
-        self.crashed = False
-        result = super().step(agent, action)
-        self.crashed = result.team_reward is None
-        return result
-
-    @property
-    def success(self) -> float:
-        return math.nan if self.crashed else super().success
+from atgrpo.types import Sample
+from tests.rollout.helpers import Fragile, make_rollout, make_turn
 
 
 def team(replies: list[str]) -> Team:
@@ -75,3 +60,14 @@ def test_a_held_out_problem_without_a_verdict_is_neither_right_nor_wrong() -> No
     assert score.success_by_turn == (8 / 20,)
     with pytest.raises(ValueError, match="got no verdict on any of 3 samples"):
         evaluate(team(["?/0"] * 3), problems[:3], sampler, "greedy", seed=0)
+
+
+def test_a_turn_without_a_verdict_leaves_the_score_of_the_end_and_of_that_turn_elsewhere() -> None:
+    problems = [Sample(str(i), "?", "!", {"goal": 1}) for i in range(2)]
+    sampler = TreeSampler(turns=2, branches=4)
+    score, _ = evaluate(team(["?/0", "0/0", "1/0", "0/0"]), problems, sampler, "greedy", seed=0)
+    assert (score.success, score.success_by_turn) == (0.5, (0.0, 0.5))
+    score, _ = evaluate(team(["?/0", "1/0"]), problems[:1], sampler, "greedy", seed=0)
+    assert score.success == score.success_by_turn[1] == 1.0
+    assert math.isnan(score.success_by_turn[0])
+    assert str(score).endswith("100.0% [100.0%, 100.0%]; after each turn ?, 100.0%")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import lightning as L
-import pytest
 import torch
 from torch import Tensor, nn
 
 from atgrpo.policies.causal_lm import CausalLMPolicy
 from atgrpo.rollout.collate import Batching, pack
 from atgrpo.training.datamodule import Minibatches
-from atgrpo.training.module import LossSettings, MultiPolicyModule, Schedule
+from atgrpo.training.module import LossSettings, MultiPolicyModule
+from atgrpo.training.schedule import Schedule
 from atgrpo.types import Minibatch
 from tests.rollout.helpers import make_turn
 
@@ -109,26 +108,3 @@ def test_a_step_without_anything_to_learn_moves_the_schedule_and_no_weight() -> 
     module = train(empty, schedule=Schedule(name="linear"), rate=1.0, steps=2)
     assert [s.last_epoch for s in module.lr_schedulers()] == [2, 2]  # type: ignore[union-attr]
     assert not any(moved(module, "a") + moved(module, "b"))
-
-
-@pytest.mark.parametrize(
-    ("schedule", "expected"),
-    [
-        (Schedule(), [1.0] * 7),
-        (Schedule(warmup=0.5), [0.0, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0]),
-        (Schedule(name="linear"), [1.0, 0.75, 0.5, 0.25, 0.0, 0.0, 0.0]),
-        (Schedule(name="linear", warmup=0.5), [0.0, 0.5, 1.0, 0.5, 0.0, 0.0, 0.0]),
-        # (1 + cos(pi * t / 4)) / 2
-        (Schedule(name="cosine"), [1.0, 0.853553, 0.5, 0.146447, 0.0]),
-    ],
-    ids=lambda value: f"{value.name} {value.warmup}" if isinstance(value, Schedule) else "",
-)
-def test_a_schedule_over_four_steps_ends_with_them_and_does_not_swing(schedule: Schedule, expected: Any) -> None:
-    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
-    built = schedule.build(optimizer, 4)
-    rates = []
-    for _ in expected:
-        rates.append(optimizer.param_groups[0]["lr"])
-        optimizer.step()
-        built.step()
-    assert rates == pytest.approx(expected, abs=1e-6)

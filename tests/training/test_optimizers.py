@@ -106,8 +106,8 @@ def test_two_ranks_step_as_one_process_does(ranks: list[dict[str, Any]]) -> None
     assert len(alone) == len(together) == STEPS
     for one, two in zip(alone, together, strict=True):
         assert largest_difference(one, two, shifted=False) <= 1e-6
-        # Other blocks, other rounding of the moments: a part of a step, no more.
-        assert largest_difference(one, two, shifted=True) <= LR
+        # Other blocks, other rounding of the moments: a small part of a step.
+        assert largest_difference(one, two, shifted=True) <= LR / 4
 
 
 def test_the_whole_size_decides_which_moments_are_8_bit(ranks: list[dict[str, Any]]) -> None:
@@ -139,21 +139,21 @@ def test_one_process_resumes_from_the_states_of_two_ranks(ranks: list[dict[str, 
     together = ranks[0]["together"]["weights"]
     for one, two in zip(resumed(together[SAVED_AFTER - 1], merged, sharded=False), together[SAVED_AFTER:], strict=True):
         assert largest_difference(one, two, shifted=False) <= 1e-6
-        assert largest_difference(one, two, shifted=True) <= LR
+        assert largest_difference(one, two, shifted=True) <= LR / 4
 
 
 def test_two_ranks_resume_from_the_state_of_one_process(ranks: list[dict[str, Any]]) -> None:
     left_alone = ranks[0]["alone"]["weights"][SAVED_AFTER:]
     for one, two in zip(left_alone, ranks[0]["resumed_from_one"], strict=True):
         assert largest_difference(one, two, shifted=False) <= 1e-6
-        assert largest_difference(one, two, shifted=True) <= LR
+        assert largest_difference(one, two, shifted=True) <= LR / 4
 
 
 def test_merged_states_are_the_unsharded_ones_where_blocks_coincide(ranks: list[dict[str, Any]]) -> None:
     merged = merge_local_states([rank["together"]["state"] for rank in ranks])
     alone = ranks[0]["alone"]["state"]
-    places = [place for place, state in alone["state"].items() if state["shape"] != [6, 100]]
-    assert len(places) == len(alone["state"]) - 1
+    places = [place for place, state in alone["state"].items() if state["shape"][0] != 6]
+    assert len(places) == len(alone["state"]) - 2
     assert all(same(merged["state"][place], alone["state"][place]) for place in places)
 
 

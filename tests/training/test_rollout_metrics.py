@@ -5,15 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from atgrpo.training.rollout_metrics import mean, rollout_metrics, sampled_tokens
+from atgrpo.training.rollout_metrics import rollout_metrics, sampled_tokens
 from atgrpo.types import Action, Rewards
 from tests.rollout.helpers import make_rollout, make_turn
-
-
-def test_a_mean_skips_what_is_missing() -> None:
-    assert mean([1.0, None, 2.0]) == 1.5
-    assert math.isnan(mean([None, None]))
-    assert math.isnan(mean([]))
 
 
 def test_lengths_are_those_sampled_cut_responses_included() -> None:

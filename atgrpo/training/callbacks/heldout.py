@@ -10,6 +10,7 @@ from typing import Any
 import lightning as L
 
 from atgrpo.rollout.seeds import stable_seed
+from atgrpo.training.callbacks.metrics import finite
 from atgrpo.training.evaluation import Mode, Score, evaluate
 from atgrpo.training.say import bar, say
 
@@ -85,4 +86,4 @@ def _log(trainer: Any, score: Score, step: int) -> None:
         return
     values = {k: v for k, v in asdict(score).items() if k in ("success", "low", "high")}
     values |= {f"success_turn_{t + 1}": s for t, s in enumerate(score.success_by_turn)}
-    trainer.logger.log_metrics({f"heldout/{score.mode}/{k}": v for k, v in values.items()}, step=step)
+    trainer.logger.log_metrics({f"heldout/{score.mode}/{k}": v for k, v in finite(values).items()}, step=step)

@@ -1,0 +1,144 @@
+"""Whole runs of two real processes, each with an engine in a process of its own; really killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from atgrpo.training.checkpoints import read_checkpoint
+from tests.cli.test_resume import assert_equal
+
+ROOT = Path(__file__).parents[2]
+TWO = ["trainer=fsdp", "trainer.devices=2"]
+SETTINGS = [
+    "env._target_=tests.cli.letters.Letters",
+    "engine=transformers",
+    "agents.tool=a",
+    "agents.reasoner=b",
+    "policies.b.model=tiny-untied",
+    "prompts_per_iteration=3",
+    "batching.minibatches=2",
+    "schedule.name=linear",
+    # Adam divides by the gradient's size: one that is rounding error alone would move a weight by up to the whole rate.
+    "optimizer.eps=1e-5",
+    "heldout.problems=3",
+    "group_filter.mode=replace",
+    "checkpoint.keep_last=9",
+]
+KILLS = 3
+
+
+def start(root: Path, *more: str, iterations: int = 3) -> subprocess.Popen[str]:
+    settings = [f"run.root={root}", f"iterations={iterations}", *SETTINGS, *more]
+    command = [sys.executable, "-m", "atgrpo", "fit", "--config", "debug", *settings]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, start_new_session=True
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    out, _ = process.communicate(timeout=250)
+    assert process.returncode == 0, out
+    return out
+
+
+def saved(root: Path, iteration: int = 3) -> dict[str, Any]:
+    (path,) = root.glob(f"debug/*/checkpoints/iteration_{iteration:05d}/state.ckpt")
+    return read_checkpoint(path)
+
+
+def assert_close(got: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert got["state_dict"].keys() == expected["state_dict"].keys()
+    for name, weight in expected["state_dict"].items():
+        torch.testing.assert_close(got["state_dict"][name], weight, rtol=0, atol=1e-5, msg=name)
+    assert got["RolloutDataModule"] == expected["RolloutDataModule"]
+    assert got["lr_schedulers"] == expected["lr_schedulers"]
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("one")
+    finish(start(root))
+    return root
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    root = tmp_path_factory.mktemp("two")
+    return root, finish(start(root, *TWO))
+
+
+def test_two_processes_play_and_learn_what_one_does(one: Path, two: tuple[Path, str]) -> None:
+    root, out = two
+    assert_close(saved(root), saved(one))
+    assert out.count("run folder:") == out.count("done:") == 1
+    assert "own process" in out
+
+
+def test_killed_at_random_moments_it_ends_as_the_run_left_alone(two: tuple[Path, str], tmp_path: Path) -> None:
+    moments = random.Random(0)
+    more: list[str] = []
+    for _ in range(KILLS):
+        process = start(tmp_path, *TWO, *more)
+        deadline = time.monotonic() + moments.uniform(6, 20)
+        while time.monotonic() < deadline and process.poll() is None:
+            time.sleep(0.05)
+        with_children = os.getpgid(process.pid)
+        os.killpg(with_children, signal.SIGKILL)
+        process.communicate()
+        more = ["--resume", "last"] if list(tmp_path.glob("debug/*/checkpoints/iteration_*")) else []
+    finish(start(tmp_path, *TWO, *more))
+    root, _ = two
+    for part in ("state_dict", "optimizer_states", "lr_schedulers", "RolloutDataModule", "callbacks"):
+        assert_equal(saved(tmp_path)[part], saved(root)[part], part)
+
+
+def test_a_checkpoint_of_two_goes_on_in_one_and_of_one_in_two(one: Path, two: tuple[Path, str], tmp_path: Path) -> None:
+    root, _ = two
+    (run_of_two,), (run_of_one,) = root.glob("debug/*"), one.glob("debug/*")
+    finish(start(root, "--resume", str(run_of_two), iterations=4))
+    finish(start(one, "--resume", str(run_of_one), *TWO, iterations=4))
+    assert_close(saved(root, 4), saved(one, 4))
+
+
+def test_a_checkpoint_of_two_is_scored_and_exported_by_one(two: tuple[Path, str], tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    root, _ = two
+    (folder,) = root.glob("debug/*/checkpoints/iteration_00003")
+    common = ["--config", "debug", "--checkpoint", str(folder), *SETTINGS]
+    command = [sys.executable, "-m", "atgrpo"]
+    done = subprocess.run([*command, "evaluate", "--problems", "2", *common], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and "held-out success (greedy, 2 problems)" in done.stdout, done.stderr
+    done = subprocess.run([*command, "export", "--to", tmp_path, *common], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    weights = AutoModelForCausalLM.from_pretrained(tmp_path / "b").state_dict()
+    expected = read_checkpoint(folder / "state.ckpt")["state_dict"]
+    for name, weight in weights.items():
+        assert torch.equal(weight, expected[f"policies.b.packed.model.{name}"])
+
+
+def test_one_interrupt_stops_all_ranks_after_the_iteration(tmp_path: Path) -> None:
+    process = start(tmp_path, *TWO, iterations=50)
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob("debug/*/checkpoints/iteration_00001")):
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()[0]
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)  # to the first rank only
+    assert "stopped and saved after iteration" in finish(process)
+
+
+def test_several_processes_need_the_strategy(capfd: pytest.CaptureFixture[str]) -> None:
+    from atgrpo.cli.main import main
+
+    assert main(["fit", "--config", "debug", "trainer.devices=2", "--dry-run"]) == 2
+    assert "expected one process (trainer=fsdp runs several)" in capfd.readouterr().err
