@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from atgrpo.cli.config import ConfigError
 from atgrpo.cli.runs import RunFolder
 from atgrpo.data.base import Split
-from atgrpo.engines.placement import placed
+from atgrpo.engines.placement import OwnProcess
 from atgrpo.envs.base import Environment
 from atgrpo.policies.sources import model_folder
 from atgrpo.ranks import Ranks
@@ -73,6 +73,7 @@ class Parts:
     heldout: L.Callback | None
     samples: L.Callback | None
     checkpoint: IterationCheckpoint
+    engine_process: OwnProcess
     environment: Callable[[], Environment]
 
     def module(self) -> MultiPolicyModule:
@@ -102,9 +103,8 @@ class Parts:
         if dist.is_available() and dist.is_initialized():
             # vLLM must not meet the trainer's process group.
             device = next(next(iter(policies.values())).parameters()).device
-            engine = placed(
-                engine, ranks, gpu=device.index if device.type == "cuda" else None, tensor_parallel_size=self.gpus
-            )
+            gpu = device.index if device.type == "cuda" else None
+            engine = self.engine_process.place(engine, ranks, gpu=gpu, tensor_parallel_size=self.gpus)
         team = Team(
             engine=engine,
             environment=self.environment,
@@ -178,6 +178,7 @@ def build(config: DictConfig) -> Parts:
                     "heldout",
                     "samples",
                     "checkpoint",
+                    "engine_process",
                 )
             },
         )

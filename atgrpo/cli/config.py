@@ -52,6 +52,7 @@ class Config:
     advantage: Any = None
     policy: Any = None
     engine: Any = None
+    engine_process: Any = None
     optimizer: Any = None
     trainer: Any = None
     logger: Any = None

@@ -12,6 +12,7 @@ from torch import Tensor
 from atgrpo.engines.common import Parameters
 
 CONFIG = "adapter_config.json"
+WEIGHTS = "adapter_model.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,12 @@ class Adapter:
         """Rank of its updates."""
         return int(json.loads(self.config)["r"])
 
+    def weights(self) -> dict[str, Tensor]:
+        """Those it starts with."""
+        from safetensors.torch import load_file
+
+        return load_file(self.folder / WEIGHTS)
+
     def received(self, policy: str, weights: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
         """All pushed weights on the host.
 
@@ -48,7 +55,7 @@ class Adapter:
         from safetensors.torch import save_file
 
         (folder / CONFIG).write_text(self.config)
-        save_file(dict(weights), folder / "adapter_model.safetensors", metadata={"format": "pt"})
+        save_file(dict(weights), folder / WEIGHTS, metadata={"format": "pt"})
 
 
 def read_adapters(

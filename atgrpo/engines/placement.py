@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,38 +12,57 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from atgrpo.engines.base import Engine, EngineError
-from atgrpo.engines.process import ProcessEngine, on_every_rank, walk
+from atgrpo.engines.process import ProcessEngine, Transfer, on_every_rank
+from atgrpo.engines.weight_files import walk
 from atgrpo.ranks import Ranks
 from atgrpo.types import Completion, Request
 
 
-def placed(
-    start: Callable[..., Engine], ranks: Ranks, *, gpu: int | None, tensor_parallel_size: int
-) -> Callable[..., Engine]:
-    """What starts this rank's engine in a process of its own.
-
-    An engine that is split over several GPUs runs on the first of that many ranks and takes all their GPUs; the others
-    have an ``IdleEngine``. Without GPUs an engine shares the cores of its rank.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnProcess:
+    """How engines run beside a trainer of several processes.
 
     Args:
-        start: Starts the engine itself.
-        ranks: The processes of the run.
-        gpu: Number of this rank's GPU among those that are visible; None without one.
-        tensor_parallel_size: GPUs of an engine.
-
-    Raises:
-        ValueError: the ranks of a machine cannot be divided so.
+        transfer: See ``ProcessEngine``.
+        timeout_s: See ``ProcessEngine``.
     """
-    if ranks.local_size % tensor_parallel_size:
-        raise ValueError(
-            f"tensor_parallel_size: got {tensor_parallel_size}, expected a divisor of the {ranks.local_size} processes "
-            "of each machine"
+
+    transfer: Transfer = "file"
+    timeout_s: float = 600.0
+
+    def place(
+        self, start: Callable[..., Engine], ranks: Ranks, *, gpu: int | None, tensor_parallel_size: int
+    ) -> Callable[..., Engine]:
+        """What starts this rank's engine.
+
+        An engine that is split over several GPUs runs on the first of that many ranks and takes all their GPUs; the
+        others have an ``IdleEngine``. Without GPUs an engine shares the cores of its rank.
+
+        Args:
+            start: Starts the engine itself.
+            ranks: The processes of the run.
+            gpu: Number of this rank's GPU among those that are visible; None without one.
+            tensor_parallel_size: GPUs of an engine.
+
+        Raises:
+            ValueError: the ranks of a machine cannot be divided so.
+        """
+        size = tensor_parallel_size
+        if ranks.local_size % size:
+            raise ValueError(
+                f"tensor_parallel_size: got {size}, expected a divisor of the {ranks.local_size} processes of a machine"
+            )
+        if ranks.local_rank % size:
+            return partial(IdleEngine, ranks=ranks, transfer=self.transfer)
+        return partial(
+            ProcessEngine,
+            start,
+            ranks=ranks,
+            device=None if gpu is None else list(range(gpu, gpu + size)),
+            cores=sorted(os.sched_getaffinity(0)) if gpu is None else None,
+            transfer=self.transfer,
+            timeout_s=self.timeout_s,
         )
-    if ranks.local_rank % tensor_parallel_size:
-        return partial(IdleEngine, ranks=ranks)
-    devices = None if gpu is None else list(range(gpu, gpu + tensor_parallel_size))
-    cores = None if devices else sorted(os.sched_getaffinity(0))
-    return partial(ProcessEngine, start, ranks=ranks, device=devices, cores=cores)
 
 
 class IdleEngine:
@@ -51,8 +71,9 @@ class IdleEngine:
     name: ClassVar[str] = "none (another rank's)"
     exact: ClassVar[bool] = False
 
-    def __init__(self, models: Mapping[str, str | Path], *, ranks: Ranks, **rest: Any) -> None:
+    def __init__(self, models: Mapping[str, str | Path], *, ranks: Ranks, transfer: Transfer, **rest: Any) -> None:
         self._ranks = ranks
+        self._transfer = transfer
         on_every_rank(ranks, lambda: None)
 
     def submit(self, ticket: int, request: Request) -> None:
@@ -66,7 +87,8 @@ class IdleEngine:
     def load_weights(self, policy: str, weights: Iterable[tuple[str, Tensor]]) -> None:
         """Helps the others to gather them."""
         on_every_rank(self._ranks, lambda: walk(weights))
-        on_every_rank(self._ranks, lambda: None)
+        if self._transfer == "file":
+            on_every_rank(self._ranks, lambda: None)  # while the others read it
 
     def sleep(self) -> None: ...
 

@@ -14,28 +14,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from torch import Tensor
 from tqdm import tqdm
 
 from atgrpo.engines.base import Engine, EngineError, EngineLostError
 from atgrpo.engines.common import check_policy
-from atgrpo.engines.weight_files import WeightFiles
+from atgrpo.engines.process_child import child_environment
+from atgrpo.engines.weight_files import WeightFiles, handle, walk
 from atgrpo.ranks import Ranks
 from atgrpo.types import Completion, Request
 
 T = TypeVar("T")
+Transfer = Literal["file", "ipc"]
 # Not -m: the module must be looked for where the parent found it, whatever the working directory holds.
 ENTRY = (
     "import sys; sys.path[:] = sys.argv[3:]; "
     "from atgrpo.engines.process_child import main; main(int(sys.argv[1]), int(sys.argv[2]))"
 )
-LAUNCHER = {"RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "ROLE_RANK", "ROLE_NAME"} | {
-    f"{of}WORLD_SIZE" for of in ("", "LOCAL_", "GROUP_", "ROLE_")
-}
-LAUNCHER_PREFIXES = ("MASTER_", "TORCHELASTIC_", "PET_")
-"""With them the child would take itself for a rank of the trainer's group."""
 STEP_S = 0.02
 LOOK_S = 0.2
 CLOSE_S = 5.0
@@ -57,6 +54,7 @@ class ProcessEngine:
         ranks: Ranks,
         cores: Sequence[int] | None = None,
         device: int | Sequence[int] | None = None,
+        transfer: Transfer = "file",
         timeout_s: float = 600.0,
         **rest: Any,
     ) -> None:
@@ -68,6 +66,9 @@ class ProcessEngine:
             ranks: The processes of the run. The first one of each machine writes the weights for all of them.
             cores: The only ones that the child may use; those of the parent if None.
             device: The only GPU that the child sees, or several, counted among those that are visible here.
+            transfer: ``file``: all children of a machine read weights from shared memory, as does one that is started
+                again. ``ipc``: each rank hands its own GPU's memory to its child, which is faster and leaves nothing
+                to start again from.
             timeout_s: A child that says nothing for so long when it was asked something is given up.
             **rest: Further arguments of ``start``.
 
@@ -83,7 +84,8 @@ class ProcessEngine:
         self._cores = cores
         self._environment = child_environment(os.environ, cores, device)
         self._timeout = timeout_s
-        self._shared = WeightFiles() if ranks.rank == ranks.leader else None
+        self._transfer = transfer
+        self._shared = WeightFiles() if ranks.rank == ranks.leader and transfer == "file" else None
         self._files: dict[str, str] = {}
         try:
             on_every_rank(ranks, self._start)
@@ -117,8 +119,14 @@ class ProcessEngine:
         self.name = f"{name}, own process"
 
     def restart(self) -> None:
-        """Ends the child, starts another and gives it the weights that every policy was last given here."""
+        """Ends the child, starts another and gives it the weights that every policy was last given here.
+
+        Raises:
+            EngineLostError: with ``ipc`` there are none.
+        """
         self._end()
+        if self._transfer == "ipc":
+            raise EngineLostError(f"engine process {self.pid} is lost, and transfer=ipc left no weights for another")
         self._start()
         for policy, file in self._files.items():
             self._call("load_weights", policy, file)
@@ -149,6 +157,9 @@ class ProcessEngine:
         Every rank walks its iterable to the end. A failure on one rank is raised on all.
         """
         check_policy(policy, self._models)
+        if self._transfer == "ipc":
+            on_every_rank(self._ranks, lambda: self._hand_over(policy, weights))
+            return
         files = on_every_rank(self._ranks, lambda: self._shared.write(weights) if self._shared else walk(weights))
         before, self._files[policy] = self._files.get(policy), files[self._ranks.leader]
         try:
@@ -156,6 +167,19 @@ class ProcessEngine:
         finally:
             if self._shared and before:
                 self._shared.remove(before)
+
+    def _hand_over(self, policy: str, weights: Iterable[tuple[str, Tensor]]) -> None:
+        """One tensor at a time, each kept until the child has its copy."""
+        rest = iter(weights)
+        try:
+            self._send(("receive_weights", (policy,)))
+            for name, tensor in rest:
+                self._send(("tensor", (name, *handle(tensor))))
+                self._answer("taken", or_else="receive_weights")  # which is how it refuses one
+            self._send(("tensor", None))
+            self._answer("receive_weights")
+        finally:
+            walk(rest)
 
     def sleep(self) -> None:
         """Gives accelerator memory back."""
@@ -197,10 +221,10 @@ class ProcessEngine:
         self._send((name, arguments))
         return self._answer(name)
 
-    def _answer(self, name: str) -> Any:
+    def _answer(self, name: str, or_else: str | None = None) -> Any:
         while True:
             message = self._receive(LOOK_S)
-            if message is not None and message[0] == name:
+            if message is not None and message[0] in (name, or_else):
                 return _value(message)
             if message is not None and message[0] == "step":
                 self._early = message
@@ -238,23 +262,6 @@ class ProcessEngine:
         return EngineLostError(text)
 
 
-def child_environment(
-    own: Mapping[str, str], cores: Sequence[int] | None, device: int | Sequence[int] | None
-) -> dict[str, str]:
-    """The environment of a child that is no rank, computes on ``cores`` and sees ``device`` only."""
-    child = {k: v for k, v in own.items() if k not in LAUNCHER and not k.startswith(LAUNCHER_PREFIXES)}
-    if cores is not None:
-        # vLLM would keep one of them free for a server that is not there.
-        child |= {"OMP_NUM_THREADS": str(len(cores)), "VLLM_CPU_NUM_OF_RESERVED_CPU": "0"}
-    if device is not None:
-        wanted = [device] if isinstance(device, int) else list(device)
-        visible = own["CUDA_VISIBLE_DEVICES"].split(",") if "CUDA_VISIBLE_DEVICES" in own else None
-        if visible is not None and not all(0 <= number < len(visible) for number in wanted):
-            raise ValueError(f"device: got {device}, expected less than the {len(visible)} that are visible here")
-        child["CUDA_VISIBLE_DEVICES"] = ",".join(visible[n].strip() if visible else str(n) for n in wanted)
-    return child
-
-
 def _value(message: tuple[str, Any]) -> Any:
     value = message[1]
     if isinstance(value, Exception):
@@ -276,10 +283,3 @@ def on_every_rank(ranks: Ranks, work: Callable[[], T]) -> list[T]:
         if text:
             raise EngineError(f"rank {rank}: {text}")
     return [returned for returned, _ in outcomes]  # type: ignore[misc]  # None only where T is
-
-
-def walk(weights: Iterable[tuple[str, Tensor]]) -> str:
-    """Takes part in the gathering of weights that this rank has no use for."""
-    for _ in weights:
-        pass
-    return ""

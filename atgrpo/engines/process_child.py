@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
@@ -22,8 +22,30 @@ if TYPE_CHECKING:
     from atgrpo.engines.base import Engine
     from atgrpo.types import Request
 
+LAUNCHER = {"RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "ROLE_RANK", "ROLE_NAME"} | {
+    f"{of}WORLD_SIZE" for of in ("", "LOCAL_", "GROUP_", "ROLE_")
+}
+LAUNCHER_PREFIXES = ("MASTER_", "TORCHELASTIC_", "PET_")
+"""With them the child would take itself for a rank of the trainer's group."""
 PR_SET_PDEATHSIG = 1
 HEARTBEAT_S = 1.0
+
+
+def child_environment(
+    own: Mapping[str, str], cores: Sequence[int] | None, device: int | Sequence[int] | None
+) -> dict[str, str]:
+    """The environment of a child that is no rank, computes on ``cores`` and sees ``device`` only."""
+    child = {k: v for k, v in own.items() if k not in LAUNCHER and not k.startswith(LAUNCHER_PREFIXES)}
+    if cores is not None:
+        # vLLM would keep one of them free for a server that is not there.
+        child |= {"OMP_NUM_THREADS": str(len(cores)), "VLLM_CPU_NUM_OF_RESERVED_CPU": "0"}
+    if device is not None:
+        wanted = [device] if isinstance(device, int) else list(device)
+        visible = own["CUDA_VISIBLE_DEVICES"].split(",") if "CUDA_VISIBLE_DEVICES" in own else None
+        if visible is not None and not all(0 <= number < len(visible) for number in wanted):
+            raise ValueError(f"device: got {device}, expected less than the {len(visible)} that are visible here")
+        child["CUDA_VISIBLE_DEVICES"] = ",".join(visible[n].strip() if visible else str(n) for n in wanted)
+    return child
 
 
 def main(fd: int, parent: int) -> NoReturn:
@@ -60,6 +82,9 @@ def _read(connection: Connection, inbox: SimpleQueue[Any]) -> None:
             inbox.put(connection.recv())
     except (EOFError, OSError):
         os._exit(0)  # nobody is left to answer to
+    except BaseException as error:  # a message that cannot be read: deaf it would be waited for in vain
+        traceback.print_exception(error)
+        os._exit(1)
 
 
 def _leave(code: int) -> NoReturn:
@@ -125,9 +150,19 @@ class _Server:
             if name == "load_weights":
                 policy, path = arguments
                 return self.engine.load_weights(policy, _tensors(path))
+            if name == "receive_weights":
+                return self.engine.load_weights(arguments[0], self.handed_over())
             return getattr(self.engine, name)(*arguments)
         except Exception as error:
             return _portable(error)
+
+    def handed_over(self) -> Iterator[tuple[str, Tensor]]:
+        """Copies: the parent lets go of a tensor once it is taken, and the engine may look at it later."""
+        while (item := self.inbox.get()[1]) is not None:
+            name, rebuild, arguments = item
+            tensor = rebuild(*arguments).clone()
+            self.connection.send(("taken", None))
+            yield name, tensor
 
 
 def _tensors(path: str) -> Iterator[tuple[str, Tensor]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -143,16 +144,24 @@ class _Served:
 
     def with_adapter(self, name: str, adapter: Adapter) -> _Served:
         """The same model with one more adapter in it."""
-        with torch.random.fork_rng():
-            self.model.load_adapter(str(adapter.folder), adapter_name=name)
-        return replace(self, parameters=adapter.parameters, adapter=name)
+        from peft import LoraConfig
+        from peft.functional import inject_adapter_in_model
+
+        with torch.random.fork_rng(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of a second adapter, which is what is wanted
+            inject_adapter_in_model(LoraConfig.from_pretrained(adapter.folder), self.model, name)
+        served = replace(self, parameters=adapter.parameters, adapter=name)
+        served.load_adapter(adapter.weights())
+        return served
 
     def activate(self) -> None:
+        from peft.functional import set_adapter
+
         if self.adapter is not None:
-            self.model.set_adapter(self.adapter)
+            set_adapter(self.model, self.adapter, inference_mode=True)
 
     def load_adapter(self, weights: Mapping[str, Tensor]) -> None:
-        from peft import set_peft_model_state_dict
+        from peft.functional import set_peft_model_state_dict
 
         set_peft_model_state_dict(self.model, dict(weights), adapter_name=self.adapter)
 

@@ -1,4 +1,4 @@
-"""Files in shared memory through which the engines of one machine get a policy's weights."""
+"""How weights get to engines in other processes: by files in shared memory, or by the place of a GPU's memory."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
+import torch
 from torch import Tensor
+from torch.multiprocessing.reductions import reduce_tensor
 
 from atgrpo.engines.base import EngineError
 
@@ -93,3 +96,24 @@ def _place(size: int) -> Path:
     places = _places()
     # Headers and whole pages take a little more than the tensors.
     return next((place for place in places if shutil.disk_usage(place).free > 1.05 * size + 2**20), places[-1])
+
+
+def handle(tensor: Tensor) -> tuple[Callable[..., Tensor], Any]:
+    """What rebuilds the tensor in another process: by its place in the GPU's memory, on CPU by its content."""
+    if not tensor.is_cuda:
+        content = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        return from_bytes, (content, tensor.dtype, tuple(tensor.shape))
+    rebuild, arguments = reduce_tensor(tensor.contiguous())
+    return rebuild, (*arguments[:6], 0, *arguments[7:])  # the child sees this GPU as its first
+
+
+def from_bytes(content: bytes, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
+    """The tensor with this content."""
+    return torch.frombuffer(bytearray(content), dtype=dtype).reshape(shape)
+
+
+def walk(weights: Iterable[tuple[str, Tensor]]) -> str:
+    """Takes part in the gathering of weights that this rank has no use for."""
+    for _ in weights:
+        pass
+    return ""

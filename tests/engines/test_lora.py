@@ -208,6 +208,24 @@ def test_weights_survive_sleep_and_wake_with_a_push(engine: Engine, policies: Ma
     assert generate(engine, [ask(name) for name in RANKS]) == before
 
 
+def test_an_engine_starts_from_the_folders_it_is_given(policies: Mapping[str, LoRAPolicy], tmp_path: Path) -> None:
+    models, adapters = served(policies)
+    for name in ("a", "b"):
+        learn(policies[name])
+        policies[name].save(tmp_path / name)
+        adapters[name] = tmp_path / name / "adapter"
+    random = torch.get_rng_state()
+    for engine in (
+        TransformersEngine(models, adapters),
+        VLLMEngine(models, adapters, dtype="float32", max_model_len=256, kv_cache_gb=0.03, enforce_eager=True),
+    ):
+        assert torch.equal(torch.get_rng_state(), random)
+        for name in RANKS:
+            [completions] = generate(engine, [ask(name)])
+            assert gap(policies[name], ask(name), completions) < 1e-4
+        engine.close()
+
+
 def test_a_model_in_four_bits_is_sampled_as_it_is_trained() -> None:
     policies = build(quantize="4bit")
     for engine in (

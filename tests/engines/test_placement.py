@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from atgrpo.engines.base import Engine, EngineError
-from atgrpo.engines.placement import IdleEngine, placed
+from atgrpo.engines.placement import IdleEngine, OwnProcess
 from atgrpo.engines.process import ProcessEngine
 from atgrpo.ranks import ONE, Ranks
 from atgrpo.types import Request, Sampling
@@ -19,7 +19,7 @@ def start(models: object) -> Engine:
 
 def place(local_rank: int, size: int) -> partial[Engine]:
     ranks = Ranks(rank=8 + local_rank, size=16, local_rank=local_rank, local_size=8, leader=8)
-    found = placed(start, ranks, gpu=local_rank, tensor_parallel_size=size)
+    found = OwnProcess().place(start, ranks, gpu=local_rank, tensor_parallel_size=size)
     assert isinstance(found, partial)
     return found
 
@@ -42,13 +42,13 @@ def test_ranks_that_cannot_be_divided_are_refused() -> None:
 
 
 def test_without_gpus_an_engine_shares_the_cores_of_its_rank() -> None:
-    found = placed(start, ONE, gpu=None, tensor_parallel_size=1)
+    found = OwnProcess().place(start, ONE, gpu=None, tensor_parallel_size=1)
     assert isinstance(found, partial)
     assert (found.keywords["device"], found.keywords["cores"]) == (None, sorted(os.sched_getaffinity(0)))
 
 
 def test_an_idle_engine_walks_the_weights_and_answers_nothing() -> None:
-    engine = IdleEngine({}, ranks=ONE)
+    engine = IdleEngine({}, ranks=ONE, transfer="file")
     assert isinstance(engine, Engine)
     seen = []
 

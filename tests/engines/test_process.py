@@ -14,7 +14,8 @@ import torch
 
 from atgrpo.engines import process
 from atgrpo.engines.base import Engine, EngineError, EngineLostError, Restartable, generate
-from atgrpo.engines.process import ProcessEngine, child_environment
+from atgrpo.engines.process import ProcessEngine
+from atgrpo.engines.process_child import child_environment
 from atgrpo.ranks import Ranks
 from tests.engines.helpers import ask
 from tests.engines.light import CRASH, DIE, HANG, SLOW, Light
@@ -119,6 +120,25 @@ def test_a_push_that_does_not_fit_is_walked_to_its_end_and_the_next_one_is_taken
     assert facts(light)["weights"]["p"] == {"w": [3, 4]}
     with pytest.raises(ValueError, match=r"got policy 'x', expected one of \['p', 'q'\]"):
         light.load_weights("x", ONE)
+
+
+def test_weights_handed_over_one_by_one_are_the_same_and_leave_nothing_to_start_again_from() -> None:
+    engine = ProcessEngine(Light, {"p": "f"}, ranks=Ranks(), transfer="ipc")
+    before = files()
+    engine.load_weights("p", iter([("w", torch.tensor([1.0, 2.0])), ("half", torch.ones(2).bfloat16())]))
+    assert facts(engine)["weights"] == {"p": {"w": [1, 2], "half": [1, 1]}}
+    names = iter(["unknown", "w"])
+    with pytest.raises(EngineError, match=r"^unknown is unknown to the model$"):
+        engine.load_weights("p", ((name, torch.ones(1)) for name in names))
+    assert list(names) == []
+    engine.load_weights("p", TWO)
+    assert (facts(engine)["weights"], files()) == ({"p": {"w": [3, 4]}}, before)
+    os.kill(engine.pid, signal.SIGKILL)
+    with pytest.raises(EngineLostError):
+        generate(engine, [ask("p")])
+    with pytest.raises(EngineLostError, match="transfer=ipc left no weights"):
+        engine.restart()
+    engine.close()
 
 
 def test_a_refused_request_is_reported_by_the_next_step_and_the_others_go_on(light: ProcessEngine) -> None:
