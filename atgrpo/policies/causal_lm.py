@@ -26,6 +26,7 @@ class CausalLMPolicy(PackedPolicy):
         gradient_checkpointing: Recompute activations in the backward pass.
         logits_chunk: Trained tokens whose logits are alive at once.
         trainable: False freezes the policy: it plays, its optimiser is not made.
+        meta: Never hold all weights in one process: each rank reads its own part of the folder's files.
         reference: Keep a frozen copy of the starting weights for ``reference_logprobs``.
 
     Raises:
@@ -42,16 +43,17 @@ class CausalLMPolicy(PackedPolicy):
         gradient_checkpointing: bool = False,
         logits_chunk: int = 1024,
         trainable: bool = True,
+        meta: bool = False,
         reference: bool = False,
     ) -> None:
         folder = model_folder(model)
-        packed = PackedLM(folder, attention=attention, gradient_checkpointing=gradient_checkpointing)
+        packed = PackedLM(folder, attention=attention, gradient_checkpointing=gradient_checkpointing, meta=meta)
         super().__init__(folder, packed, logits_chunk=logits_chunk, trainable=trainable)
         packed.requires_grad_(trainable)
         self.reference: PackedLM | None = None
         if reference:
             self.reference = self._shared_reference(peers or {}) or PackedLM(
-                folder, attention=attention, gradient_checkpointing=False
+                folder, attention=attention, gradient_checkpointing=False, meta=meta
             ).requires_grad_(False)
 
     def _shared_reference(self, peers: Mapping[str, nn.Module]) -> PackedLM | None:

@@ -19,7 +19,9 @@ def empty_model(config: Any, **settings: Any) -> Any:
     from transformers import AutoModelForCausalLM
 
     with init_empty_weights(include_buffers=False):
-        return AutoModelForCausalLM.from_config(config, **settings)
+        model = AutoModelForCausalLM.from_config(config, **settings)
+    model.tie_weights()  # losing its memory makes every parameter an object of its own
+    return model
 
 
 def is_empty(model: nn.Module) -> bool:

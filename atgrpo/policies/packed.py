@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
 from atgrpo.functional.logprobs import chunked_token_logprobs
+from atgrpo.policies.meta import empty_model, fill, is_empty
 from atgrpo.policies.sharding import Sharding
 from atgrpo.types import Minibatch
 
@@ -44,6 +45,7 @@ class PackedLM(nn.Module):
         gradient_checkpointing: Recompute activations in the backward pass.
         dtype: Of the weights.
         quantization: A ``quantization_config`` of transformers.
+        meta: Start without memory for the weights; ``materialize`` reads them, each rank its own part.
 
     Raises:
         ValueError: the architecture changes its logits after the head (soft-capping, scaling), or attends within a
@@ -58,22 +60,25 @@ class PackedLM(nn.Module):
         gradient_checkpointing: bool,
         dtype: Dtype = "float32",
         quantization: Any = None,
+        meta: bool = False,
     ) -> None:
         from transformers import AutoConfig, AutoModelForCausalLM
 
         super().__init__()
+        self.folder = folder
         self.attention = attention
         config = AutoConfig.from_pretrained(folder)
         # Before the model is built: attention modules keep their own copy of the number.
         for name, value in vars(config).items():
             if "drop" in name and isinstance(value, float):
                 setattr(config, name, 0.0)
-        self.model: Any = AutoModelForCausalLM.from_pretrained(
-            folder,
-            config=config,
-            dtype=getattr(torch, dtype),
-            attn_implementation=attention,
-            quantization_config=quantization,
+        settings: dict[str, Any] = {"dtype": getattr(torch, dtype), "attn_implementation": attention}
+        self.model: Any = (
+            empty_model(config, **settings)
+            if meta
+            else AutoModelForCausalLM.from_pretrained(
+                folder, config=config, quantization_config=quantization, **settings
+            )
         )
         _check_architecture(folder, self.model.config)
         for module in self.model.modules():
@@ -125,6 +130,11 @@ class PackedLM(nn.Module):
         layers = [module for module in self.modules() if type(module).__name__ in kinds]
         sharding.apply(self, layers, [p for p in self.parameters() if not p.is_floating_point()])
 
+    def materialize(self, device: torch.device | str) -> None:
+        """Gives weights that were built without memory their memory and values."""
+        if is_empty(self.model):
+            fill(self.model, self.folder, device)
+
 
 class PackedPolicy(nn.Module):
     """What the trainer and the team ask of a policy; subclasses say which weights are its own.
@@ -161,6 +171,12 @@ class PackedPolicy(nn.Module):
         for child in self.children():
             if isinstance(child, PackedLM):
                 child.shard(sharding)
+
+    def materialize(self, device: torch.device | str) -> None:
+        """Reads what was built without memory, after it was sharded; see ``PackedLM.materialize``."""
+        for child in self.children():
+            if isinstance(child, PackedLM):
+                child.materialize(device)
 
     def accumulate(self, more: bool) -> None:
         """Before a backward pass: ``more`` of the same step will follow, so ranks need not add up gradients yet."""

@@ -130,9 +130,10 @@ class MultiPolicyModule(L.LightningModule):
             return
         for name, build in self._builders.items():
             self.policies[name] = build(name=name, peers=self.policies)
-        if self.sharding is not None:
-            for name in self.policies:
+        for name in self.policies:
+            if self.sharding is not None:
                 self._policy(name).shard(self.sharding)
+            self._policy(name).materialize("cpu" if self.sharding is None else self.sharding.mesh.device_type)
 
     def _policy(self, name: str) -> PackedPolicy:
         return cast(PackedPolicy, self.policies[name])

@@ -86,7 +86,10 @@ class Watch(L.Callback):
 
 def main(folder: Path, processes: int) -> None:
     module = MultiPolicyModule(
-        policies={"a": partial(CausalLMPolicy, "tiny"), "b": partial(CausalLMPolicy, "tiny-untied")},
+        policies={
+            "a": partial(CausalLMPolicy, "tiny", meta=processes > 1),
+            "b": partial(CausalLMPolicy, "tiny-untied", meta=processes > 1),
+        },
         optimizers=dict.fromkeys("ab", partial(torch.optim.AdamW, lr=1e-3)),
         schedule=Schedule(),
         total_steps=len(STEPS),
