@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -243,16 +241,3 @@ def _check_lengths(config: DictConfig, sampler: Any) -> None:
             f"max_prompt_tokens: got {config.max_prompt_tokens} and {longest} of sampler.max_tokens, "
             f"expected at most engine.vllm.max_model_len={room} together"
         )
-
-
-def quiet() -> None:
-    """Notices of other packages about hardware and loading say nothing that a run does not print itself."""
-    for name in ("lightning", "lightning.pytorch", "lightning.fabric"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    for name in ("bitsandbytes", "vllm", "torch.distributed"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", module="lightning")
-    from transformers.utils import logging as transformers_logging
-
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()

@@ -68,8 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not args.agents:
             reader.error("argument --agents: expected at least one role")
     from atgrpo.cli import commands
-    from atgrpo.cli.build import quiet
     from atgrpo.engines.base import EngineError
+    from atgrpo.quiet import quiet
     from atgrpo.training.checkpoints import CheckpointError
 
     quiet()

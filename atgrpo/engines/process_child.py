@@ -16,6 +16,8 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from atgrpo.quiet import quiet
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -64,6 +66,7 @@ def main(fd: int, parent: int) -> NoReturn:
     inbox: SimpleQueue[Any] = SimpleQueue()
     threading.Thread(target=_read, args=(connection, inbox), daemon=True).start()
     try:
+        quiet()
         start, models, rest = pickle.loads(inbox.get())
         engine = start(models=models, **rest)
     except BaseException as error:
