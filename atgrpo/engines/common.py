@@ -32,9 +32,9 @@ class Parameters:
     @classmethod
     def of_folder(cls, folder: Path) -> Parameters:
         """Reads names and shapes from the headers of the folder's safetensors files."""
-        config = json.loads((folder / "config.json").read_text())
         # Old checkpoints also store this buffer, which no model has as a parameter.
         shapes = {n: shape for n, shape in _shapes(folder).items() if not n.endswith("rotary_emb.inv_freq")}
+        config = json.loads((folder / "config.json").read_text())
         return cls(shapes, tied=bool(config.get("tie_word_embeddings", False)))
 
     @classmethod

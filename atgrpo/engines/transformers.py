@@ -149,7 +149,7 @@ class _Served:
 
         with torch.random.fork_rng(), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of a second adapter, which is what is wanted
-            inject_adapter_in_model(LoraConfig.from_pretrained(adapter.folder), self.model, name)
+            inject_adapter_in_model(LoraConfig.from_pretrained(str(adapter.folder)), self.model, name)
         served = replace(self, parameters=adapter.parameters, adapter=name)
         served.load_adapter(adapter.weights())
         return served

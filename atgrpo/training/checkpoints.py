@@ -37,6 +37,13 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     return whole
 
 
+def saved_names(folder: Path) -> dict[str, Any]:
+    """Names of the weights in a checkpoint of several ranks."""
+    parts = FileSystemReader(folder).read_metadata().state_dict_metadata
+    prefix = "state_dict."
+    return {name.removeprefix(prefix): part for name, part in parts.items() if name.startswith(prefix)}
+
+
 def local_states(folder: Path) -> dict[int, dict[str, Any]]:
     """Number of an optimiser -> its state put together, of those whose ranks each saved their own part."""
     if not list(folder.glob(LOCAL_STATES.format("*"))):

@@ -71,7 +71,8 @@ class MultiPolicyModule(L.LightningModule):
 
     Args:
         policies: Name -> what builds the policy, called in ``configure_model`` as ``build(name=..., peers=...)`` with
-            the policies built before, with which it may share a base or a reference.
+            the policies built before, with which it may share a base or a reference; and with ``reference=True`` where
+            the loss compares with one.
         optimizers: Name -> what builds its optimiser from parameters.
         schedule: Shape of every policy's learning rate.
         total_steps: Optimiser steps of each policy in the whole run.
@@ -129,7 +130,8 @@ class MultiPolicyModule(L.LightningModule):
         if self.policies:
             return
         for name, build in self._builders.items():
-            self.policies[name] = build(name=name, peers=self.policies)
+            reference = {"reference": True} if self.loss.kl else {}
+            self.policies[name] = build(name=name, peers=self.policies, **reference)
         for name in self.policies:
             if self.sharding is not None:
                 self._policy(name).shard(self.sharding)

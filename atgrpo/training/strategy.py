@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 
 from atgrpo.policies.sharding import Sharding
 from atgrpo.ranks import Ranks
-from atgrpo.training.checkpoints import LOCAL_STATES, local_states
+from atgrpo.training.checkpoints import LOCAL_STATES, local_states, saved_names
 from atgrpo.training.module import MultiPolicyModule
 
 
@@ -78,6 +78,7 @@ class FSDP2(ModelParallelStrategy):
         path = Path(self.broadcast(checkpoint_path))
         if path.is_file():
             return self._load_file(path)
+        cast(MultiPolicyModule, self.lightning_module).check_names(saved_names(path))
         sharded = {f"optimizer_{i}": o for i, o in enumerate(self.optimizers) if not _local(_inner(o))}
         rest = _load_checkpoint(path, {"state_dict": self.model, **sharded}, weights_only=weights_only)
         for i, state in local_states(path).items():

@@ -23,9 +23,11 @@ class Policy(Protocol):
 
     folder: Path
     """Tokenizer and starting weights."""
+    adapter: Path | None
+    """Folder of the adapter that is trained on them, if only one is."""
 
     def export_weights(self) -> Iterator[tuple[str, Tensor]]:
-        """All weights under the names of the Hugging Face checkpoint."""
+        """What was trained: all weights under the names of the Hugging Face checkpoint, or the adapter's."""
 
 
 class AgreedError(EngineError):
@@ -43,7 +45,7 @@ class Team:
     """Plays samples with the current weights of its policies.
 
     Args:
-        engine: Started here, as ``engine(models={policy: folder})``.
+        engine: Started here, as ``engine(models={policy: folder}, adapters={policy: folder})``, the latter if any.
         environment: Makes a fresh environment.
         agents: Role -> policy, in turn order; several roles may share a policy.
         policies: Name -> policy; the engine starts from their folders and follows their weights.
@@ -77,7 +79,11 @@ class Team:
         self.tokenizers: dict[str, Any] = {
             name: AutoTokenizer.from_pretrained(policy.folder) for name, policy in policies.items()
         }
-        self.engine = engine(models={name: policy.folder for name, policy in policies.items()})
+        adapters = {name: policy.adapter for name, policy in policies.items() if policy.adapter is not None}
+        self.engine = engine(
+            models={name: policy.folder for name, policy in policies.items()},
+            **({"adapters": adapters} if adapters else {}),
+        )
         self.collector = Collector(self.engine, environment, agents, self.render, max_prompt_tokens, workers)
 
     def render(self, policy: str, messages: Sequence[Message]) -> tuple[int, ...]:

@@ -32,13 +32,14 @@ SETTINGS = [
     "optimizer.eps=1e-5",
     "heldout.problems=3",
     "group_filter.mode=replace",
-    "checkpoint.keep_last=9",
+    "checkpoint.keep_last=99",
 ]
+ITERATIONS = 16
 KILLS = 3
 
 
-def start(root: Path, *more: str, iterations: int = 3) -> subprocess.Popen[str]:
-    settings = [f"run.root={root}", f"iterations={iterations}", *SETTINGS, *more]
+def start(root: Path, *more: str, until: int = ITERATIONS) -> subprocess.Popen[str]:
+    settings = [f"run.root={root}", f"iterations={until}", *SETTINGS, *more]
     command = [sys.executable, "-m", "atgrpo", "fit", "--config", "debug", *settings]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, start_new_session=True
@@ -51,9 +52,14 @@ def finish(process: subprocess.Popen[str]) -> str:
     return out
 
 
-def saved(root: Path, iteration: int = 3) -> dict[str, Any]:
+def saved(root: Path, iteration: int = ITERATIONS) -> dict[str, Any]:
     (path,) = root.glob(f"debug/*/checkpoints/iteration_{iteration:05d}/state.ckpt")
     return read_checkpoint(path)
+
+
+def iterations(root: Path) -> int:
+    """Finished and saved."""
+    return max((int(p.name.split("_")[1]) for p in root.glob("debug/*/checkpoints/iteration_*")), default=0)
 
 
 def assert_close(got: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -87,15 +93,17 @@ def test_two_processes_play_and_learn_what_one_does(one: Path, two: tuple[Path, 
 def test_killed_at_random_moments_it_ends_as_the_run_left_alone(two: tuple[Path, str], tmp_path: Path) -> None:
     moments = random.Random(0)
     more: list[str] = []
-    for _ in range(KILLS):
+    for number in range(KILLS):
+        before = iterations(tmp_path)
         process = start(tmp_path, *TWO, *more)
-        deadline = time.monotonic() + moments.uniform(6, 20)
-        while time.monotonic() < deadline and process.poll() is None:
-            time.sleep(0.05)
-        with_children = os.getpgid(process.pid)
-        os.killpg(with_children, signal.SIGKILL)
+        # The first while everything is starting, the others while it plays, learns or writes.
+        while number and iterations(tmp_path) == before and process.poll() is None:
+            time.sleep(0.02)
+        time.sleep(moments.uniform(0, 1.5 if number else 8))
+        os.killpg(process.pid, signal.SIGKILL)  # both ranks and their engines
         process.communicate()
-        more = ["--resume", "last"] if list(tmp_path.glob("debug/*/checkpoints/iteration_*")) else []
+        more = ["--resume", "last"] if iterations(tmp_path) else []
+    assert iterations(tmp_path) > 0
     finish(start(tmp_path, *TWO, *more))
     root, _ = two
     for part in ("state_dict", "optimizer_states", "lr_schedulers", "RolloutDataModule", "callbacks"):
@@ -105,9 +113,9 @@ def test_killed_at_random_moments_it_ends_as_the_run_left_alone(two: tuple[Path,
 def test_a_checkpoint_of_two_goes_on_in_one_and_of_one_in_two(one: Path, two: tuple[Path, str], tmp_path: Path) -> None:
     root, _ = two
     (run_of_two,), (run_of_one,) = root.glob("debug/*"), one.glob("debug/*")
-    finish(start(root, "--resume", str(run_of_two), iterations=4))
-    finish(start(one, "--resume", str(run_of_one), *TWO, iterations=4))
-    assert_close(saved(root, 4), saved(one, 4))
+    finish(start(root, "--resume", str(run_of_two), until=ITERATIONS + 1))
+    finish(start(one, "--resume", str(run_of_one), *TWO, until=ITERATIONS + 1))
+    assert_close(saved(root, ITERATIONS + 1), saved(one, ITERATIONS + 1))
 
 
 def test_a_checkpoint_of_two_is_scored_and_exported_by_one(two: tuple[Path, str], tmp_path: Path) -> None:
@@ -128,7 +136,7 @@ def test_a_checkpoint_of_two_is_scored_and_exported_by_one(two: tuple[Path, str]
 
 
 def test_one_interrupt_stops_all_ranks_after_the_iteration(tmp_path: Path) -> None:
-    process = start(tmp_path, *TWO, iterations=50)
+    process = start(tmp_path, *TWO, until=50)
     deadline = time.monotonic() + 120
     while not list(tmp_path.glob("debug/*/checkpoints/iteration_00001")):
         assert process.poll() is None and time.monotonic() < deadline, process.communicate()[0]

@@ -8,6 +8,8 @@ from atgrpo.cli.main import main
 from atgrpo.paths import recipes_dir
 
 SMALL = [
+    "data=word_problems",
+    "trainer=auto",
     "policy.model=tiny",
     "engine=transformers",
     "prompts_per_iteration=2",

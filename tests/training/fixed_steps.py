@@ -22,7 +22,8 @@ from atgrpo.policies.sharding import named_full
 from atgrpo.ranks import Ranks
 from atgrpo.rollout.collate import Batching, make_minibatches
 from atgrpo.training.datamodule import Minibatches
-from atgrpo.training.module import LossSettings, MultiPolicyModule, Schedule
+from atgrpo.training.module import LossSettings, MultiPolicyModule
+from atgrpo.training.schedule import Schedule
 from atgrpo.training.strategy import FSDP2
 from atgrpo.types import Turn
 from tests.rollout.helpers import make_rollout, make_turn

@@ -28,7 +28,7 @@ def scripted_team(script: Callable[[Request, int], str], agents: dict[str, str] 
         engine=partial(ScriptedEngine, script=script),
         environment=Tally,
         agents=agents or {"a": "p"},
-        policies={"p": SimpleNamespace(folder=model_folder("tiny"))},
+        policies={"p": SimpleNamespace(folder=model_folder("tiny"), adapter=None)},
         max_prompt_tokens=500,
     )
 

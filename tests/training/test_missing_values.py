@@ -26,7 +26,7 @@ def team(replies: list[str]) -> Team:
         engine=partial(ScriptedEngine, script=lambda request, i: next(left)),
         environment=Fragile,
         agents={"a": "p"},
-        policies={"p": SimpleNamespace(folder=model_folder("tiny"))},  # type: ignore[dict-item]
+        policies={"p": SimpleNamespace(folder=model_folder("tiny"), adapter=None)},  # type: ignore[dict-item]
         max_prompt_tokens=500,
     )
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from atgrpo.training.schedule import Schedule
+from atgrpo.training.schedule import Schedule, set_rates
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,19 @@ def test_a_schedule_over_four_steps_ends_with_them_and_does_not_swing(schedule: 
         optimizer.step()
         built.step()
     assert rates == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_saved_schedule_loaded_into_a_longer_one_gives_the_next_step_the_longer_ones_rate() -> None:
+    def built(steps: int) -> tuple[torch.optim.Optimizer, Any]:
+        optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
+        return optimizer, Schedule(name="linear").build(optimizer, steps)
+
+    (short, ended), (long, longer) = built(2), built(4)
+    for _ in range(2):
+        short.step()
+        ended.step()
+    long.load_state_dict(short.state_dict())
+    longer.load_state_dict(ended.state_dict())
+    assert long.param_groups[0]["lr"] == 0.0
+    set_rates(longer)
+    assert long.param_groups[0]["lr"] == 0.5

@@ -39,7 +39,7 @@ def start(
         engine=partial(ScriptedEngine, script=lambda request, i: replies[i]),
         environment=environment,
         agents=dict.fromkeys(agents, "p"),
-        policies={"p": SimpleNamespace(folder=folder or model_folder("tiny"))},
+        policies={"p": SimpleNamespace(folder=folder or model_folder("tiny"), adapter=None)},
         max_prompt_tokens=limit,
     )
 

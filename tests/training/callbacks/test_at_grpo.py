@@ -33,7 +33,7 @@ def scored(sampler: Sampler, replies: list[str], *agents: str) -> Rollout:
         engine=partial(ScriptedEngine, script=lambda request, i: next(left)),
         environment=MathTeam,
         agents=dict.fromkeys(agents or ("reasoner",), "p"),
-        policies={"p": SimpleNamespace(folder=model_folder("tiny"))},  # type: ignore[dict-item]
+        policies={"p": SimpleNamespace(folder=model_folder("tiny"), adapter=None)},  # type: ignore[dict-item]
         max_prompt_tokens=2000,
     )
     [rollout] = ATGRPO(eps=0.0).on_rollout_end(None, None, team.play([SAMPLE], sampler, seed=0))
