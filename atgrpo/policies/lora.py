@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from atgrpo.policies.packed import Attention, Dtype, PackedLM, PackedPolicy, TokenScores, save_tokenizer
 from atgrpo.policies.quantized import dequantized_folder, never_repack, nf4
-from atgrpo.policies.sharding import full
+from atgrpo.policies.sharding import full, reshard
 from atgrpo.policies.sources import model_folder
 from atgrpo.types import Minibatch
 
@@ -27,7 +27,7 @@ from atgrpo.types import Minibatch
 class LoRAPolicy(PackedPolicy):
     r"""Trains ``W + (alpha / r) B A`` for each chosen linear layer, ``A`` and ``B`` in float32 (arXiv:2106.09685).
 
-    ``B`` starts at 0, so the policy starts as the base. ``A`` follows from torch's seed and the policy's name alone.
+    ``B`` starts at 0, so the policy starts as the base. ``A`` follows from ``seed`` and the policy's name.
 
     Args:
         model: What ``policies.sources.model_folder`` accepts: ``smollm2`` (embedded), ``tiny``, a folder, a hub name.
@@ -42,6 +42,8 @@ class LoRAPolicy(PackedPolicy):
         trainable: False freezes the policy: it plays, its optimiser is not made.
         base_dtype: Of the base's weights and arithmetic.
         quantize: ``4bit`` keeps the base's linear layers in NF4; engines are given the same weights unpacked.
+        seed: Of ``A``; the same on every rank.
+        reference: The base is one: nothing has to be kept for it.
 
     Raises:
         ValueError: the architecture is none that ``PackedLM`` takes, or a setting is out of its range.
@@ -65,12 +67,14 @@ class LoRAPolicy(PackedPolicy):
         trainable: bool = True,
         base_dtype: Dtype = "float32",
         quantize: Literal["4bit"] | None = None,
+        seed: int = 0,
+        reference: bool = True,
     ) -> None:
         settings = BaseSettings(model_folder(model), attention, gradient_checkpointing, base_dtype, quantize)
         base = _shared_base(peers or {}, settings) or LoRABase(settings)
         super().__init__(base.folder, base, logits_chunk=logits_chunk, trainable=trainable)
         self.name = name
-        self.config = base.add(name, r, alpha, target_modules, trainable)
+        self.config = base.add(name, r, alpha, target_modules, trainable, seed)
         self.adapter = Path(tempfile.mkdtemp(prefix="atgrpo-adapter-"))
         weakref.finalize(self, shutil.rmtree, self.adapter, ignore_errors=True)
         self._write_adapter(self.adapter)
@@ -95,6 +99,7 @@ class LoRAPolicy(PackedPolicy):
 
     def export_weights(self) -> Iterator[tuple[str, Tensor]]:
         """(name in a peft adapter's file, tensor), one parameter at a time."""
+        reshard(self.packed)
         for module, kind, parameter in self.packed.adapter(self.name):
             yield f"base_model.model.{module}.{kind}.weight", full(parameter)
 
@@ -160,7 +165,13 @@ class LoRABase(PackedLM):
         self._linear = sorted({name.rpartition(".")[-1] for name, _ in linear})
 
     def add(
-        self, name: str, r: int, alpha: float, targets: Literal["all-linear"] | Sequence[str], trainable: bool
+        self,
+        name: str,
+        r: int,
+        alpha: float,
+        targets: Literal["all-linear"] | Sequence[str],
+        trainable: bool,
+        seed: int,
     ) -> Any:
         """Adds an adapter that changes nothing yet; returns its ``LoraConfig``."""
         from peft import LoraConfig, inject_adapter_in_model
@@ -185,7 +196,7 @@ class LoRABase(PackedLM):
         )
         with torch.random.fork_rng(), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of a second adapter, which is what is wanted
-            torch.manual_seed(_seed(name))
+            torch.manual_seed(_seed(name, seed))
             inject_adapter_in_model(config, self.model, name)
         self._layers = [(n, m) for n, m in self.model.named_modules() if isinstance(m, LoraLayer)]
         for _, _, parameter in self.adapter(name):
@@ -228,7 +239,7 @@ def _shared_base(peers: Mapping[str, nn.Module], settings: BaseSettings) -> LoRA
     return None
 
 
-def _seed(name: str) -> int:
-    """Depends on the run's seed, not on how many numbers were drawn since it was set."""
-    digest = hashlib.sha256(f"{torch.initial_seed()} {name}".encode()).digest()
+def _seed(name: str, seed: int) -> int:
+    """Depends on nothing else, so that every rank makes the same adapters and their number does not matter."""
+    digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1

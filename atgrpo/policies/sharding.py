@@ -30,7 +30,9 @@ class Sharding:
         """Shards each of ``layers`` by itself and the rest of ``root``; ``replicated`` stay whole on every rank."""
         whole = set(replicated)
         # Gradients are added up in float32: the loss's denominator is that of all ranks, so their sum is the gradient.
-        precision = MixedPrecisionPolicy(param_dtype=self.compute, reduce_dtype=torch.float32)
+        precision = MixedPrecisionPolicy(
+            param_dtype=self.compute, reduce_dtype=torch.float32, cast_forward_inputs=False
+        )
         for layer in layers:
             fully_shard(
                 layer,
@@ -50,6 +52,12 @@ def sharded_modules(root: nn.Module) -> Iterator[FSDPModule]:
     return (module for module in root.modules() if isinstance(module, FSDPModule))
 
 
+def reshard(root: nn.Module) -> None:
+    """Drops what was gathered: a root keeps it after its last forward pass."""
+    for module in sharded_modules(root):
+        module.reshard()
+
+
 def full(tensor: Tensor) -> Tensor:
     """The whole tensor without a gradient; where it is sharded, all ranks must ask for it."""
     tensor = tensor.detach()
@@ -58,7 +66,6 @@ def full(tensor: Tensor) -> Tensor:
 
 def named_full(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """(name, whole tensor) of every parameter, one at a time, tied ones once; all ranks must walk it to the end."""
-    for part in sharded_modules(module):
-        part.reshard()  # a root keeps what it gathered for its last forward pass
+    reshard(module)
     for name, parameter in module.named_parameters():
         yield name, full(parameter)

@@ -118,6 +118,10 @@ class RolloutDataModule(L.LightningDataModule):
         return module
 
     @property
+    def _precision(self) -> str:
+        return str(cast(Any, self.trainer).precision)
+
+    @property
     def _callbacks(self) -> list[L.Callback]:
         return list(cast(Any, self.trainer).callbacks)
 
@@ -129,8 +133,9 @@ class RolloutDataModule(L.LightningDataModule):
         """
         if self._team is None:
             self._team = self._start_team(dict(self._module.policies.items()))
-        # An engine in float32 has the numbers of a trainer in float32 only.
-        self._module.exact_engine = self._team.engine.exact and cast(Any, self.trainer).precision == "32-true"
+        # An engine in float32 has the numbers of a trainer in float32 only, which is also that of a LoRA's base.
+        whole = all(p.dtype == torch.float32 for p in self._module.policies.parameters())
+        self._module.exact_engine = self._team.engine.exact and whole and self._precision == "32-true"
         self._team.push()
         yield self._team
         self._team.engine.sleep()

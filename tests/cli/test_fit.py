@@ -74,9 +74,10 @@ def test_the_engine_agrees_with_the_trainer_in_float32(run: Path) -> None:
 def test_training_changes_every_parameter(run: Path) -> None:
     (folder,) = (run / "checkpoints").glob("iteration_*")
     trained = torch.load(folder / "state.ckpt", weights_only=True)["state_dict"]
-    start = AutoModelForCausalLM.from_pretrained(_tiny()).state_dict()
+    start = dict(AutoModelForCausalLM.from_pretrained(_tiny()).named_parameters())
+    assert trained.keys() == {f"policies.solver.packed.model.{name}" for name in start}
     for name, tensor in start.items():
-        assert not torch.equal(trained[f"policies.solver.model.{name}"], tensor), name
+        assert not torch.equal(trained[f"policies.solver.packed.model.{name}"], tensor), name
 
 
 def test_evaluate_scores_a_checkpoint_without_the_tree(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

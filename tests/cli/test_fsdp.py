@@ -135,6 +135,18 @@ def test_a_checkpoint_of_two_is_scored_and_exported_by_one(two: tuple[Path, str]
         assert torch.equal(weight, expected[f"policies.b.packed.model.{name}"])
 
 
+def test_a_quantised_base_adapters_8_bit_optimisers_and_a_reference_go_on_in_one_process(tmp_path: Path) -> None:
+    kinds = ["policy=qlora", "policy.model=tiny", "policies.b.model=tiny", "optimizer=adamw8bit", "optimizer.lr=1e-3"]
+    kinds += ["trainer.precision=bf16-mixed", "policy.base_dtype=bfloat16", "loss.kl=0.1"]
+    finish(start(tmp_path, *TWO, *kinds, "optimizer.min_8bit_size=64", until=2))
+    finish(start(tmp_path, "--resume", "last", *kinds, "optimizer.min_8bit_size=64", until=3))
+    state = saved(tmp_path, 3)
+    assert {name.split(".")[-3] for name in state["state_dict"]} == {"lora_A", "lora_B"}
+    moments = state["optimizer_states"][0]["state"]
+    assert {values["step"] for values in moments.values()} == {6}
+    assert any(values["state1"].dtype == torch.uint8 for values in moments.values())
+
+
 def test_one_interrupt_stops_all_ranks_after_the_iteration(tmp_path: Path) -> None:
     process = start(tmp_path, *TWO, until=50)
     deadline = time.monotonic() + 120

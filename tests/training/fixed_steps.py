@@ -1,4 +1,4 @@
-"""Trains two tiny policies on given turns, on as many gloo processes as asked for.
+"""Trains four tiny policies on given turns, on as many gloo processes as asked for; c and d are adapters on one base.
 
     python -m tests.training.fixed_steps <folder> <processes>
 
@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 
 from atgrpo.policies.causal_lm import CausalLMPolicy
+from atgrpo.policies.lora import LoRAPolicy
 from atgrpo.policies.sharding import named_full
 from atgrpo.ranks import Ranks
 from atgrpo.rollout.collate import Batching, make_minibatches
@@ -30,6 +31,7 @@ from tests.rollout.helpers import make_rollout, make_turn
 
 STEPS: dict[str, tuple[int, list[tuple[str, list[int]]]]] = {
     "about as much for each rank": (4096, [("a", [40, 30]), ("a", [35, 40]), ("b", [20, 9]), ("b", [10, 10])]),
+    "adapters": (4096, [("c", [40, 30]), ("c", [35, 40]), ("d", [20, 9])]),
     "900 tokens against 100": (4096, [("a", [450, 450]), ("a", [50, 50]), ("b", [5, 5])]),
     "nothing of b for the second rank": (4096, [("a", [8, 8]), ("a", [9, 7]), ("b", [6, 6])]),
     "nothing to learn": (4096, []),
@@ -62,9 +64,9 @@ class Given(L.LightningDataModule):
         budget, _ = list(STEPS.values())[self.number]
         batching = Batching(tokens_per_microbatch=budget)
         rollouts = [make_rollout(*turns(self.number))]
-        plan = make_minibatches(rollouts, ["a", "b"], batching, seed=0, ranks=Ranks.current())
-        self.seen.append({"tokens": {p: sum(int(b.loss_mask.sum()) for b in plan if b.policy == p) for p in "ab"}})
-        self.seen[-1]["microbatches"] = {p: sum(b.policy == p for b in plan) for p in "ab"}
+        plan = make_minibatches(rollouts, list("abcd"), batching, seed=0, ranks=Ranks.current())
+        self.seen.append({"tokens": {p: sum(int(b.loss_mask.sum()) for b in plan if b.policy == p) for p in "abcd"}})
+        self.seen[-1]["microbatches"] = {p: sum(b.policy == p for b in plan) for p in "abcd"}
         return Minibatches(self.number, plan)
 
 
@@ -90,8 +92,10 @@ def main(folder: Path, processes: int) -> None:
         policies={
             "a": partial(CausalLMPolicy, "tiny", meta=processes > 1),
             "b": partial(CausalLMPolicy, "tiny-untied", meta=processes > 1),
+            "c": partial(LoRAPolicy, "tiny", r=4),
+            "d": partial(LoRAPolicy, "tiny", r=4),
         },
-        optimizers=dict.fromkeys("ab", partial(torch.optim.AdamW, lr=1e-3)),
+        optimizers=dict.fromkeys("abcd", partial(torch.optim.AdamW, lr=1e-3)),
         schedule=Schedule(),
         total_steps=len(STEPS),
         loss=LossSettings(),
@@ -114,7 +118,7 @@ def main(folder: Path, processes: int) -> None:
     )
     data = Given()
     trainer.fit(module, datamodule=data)
-    weights = {f"{p}.{name}": t.clone() for p in "ab" for name, t in named_full(module.policies[p])}
+    weights = {f"{p}.{name}": t.clone() for p in "abc" for name, t in named_full(module.policies[p])}
     torch.save({"weights": weights, "steps": data.seen}, folder / f"rank_{trainer.global_rank}.pt")
 
 

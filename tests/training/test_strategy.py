@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
+from atgrpo.policies.sources import model_folder
 from tests.training.fixed_steps import STEPS
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +47,7 @@ def test_tokens_count_alike_however_they_are_divided(trained: dict[str, Any]) ->
     for step in STEPS:
         one, first, second = of(trained, step, "metrics")
         assert first == second
-        for policy in "ab":
+        for policy in "abcd":
             assert first[policy]["trained_tokens"] == one[policy]["trained_tokens"]
             assert first[policy]["loss"] == pytest.approx(one[policy]["loss"], abs=1e-6)
             assert first[policy]["grad_norm"] == pytest.approx(one[policy]["grad_norm"], rel=1e-5)
@@ -63,6 +65,16 @@ def test_a_rank_without_rows_of_a_policy_takes_part_with_nothing(
 
 def test_gradients_are_added_up_once_for_a_step_of_several_pieces(trained: dict[str, Any]) -> None:
     assert [seen["a"] for seen in of(trained, "eight pieces", "microbatches")] == [8, 4, 4]
-    # Two layers and the rest, of two policies.
-    assert of(trained, "eight pieces", "added up") == [0, 6, 6]
-    assert of(trained, "about as much for each rank", "added up") == [0, 6, 6]
+    # Two layers and the rest of a and of b; of c and d only the layers, where their adapters are.
+    assert of(trained, "eight pieces", "added up") == [0, 10, 10]
+    assert of(trained, "about as much for each rank", "added up") == [0, 10, 10]
+
+
+def test_adapters_learn_on_two_ranks_and_their_base_stays(trained: dict[str, Any]) -> None:
+    base = AutoModelForCausalLM.from_pretrained(model_folder("tiny")).state_dict()
+    weights = trained["first"]["weights"]
+    for name, tensor in base.items():
+        kept = [weights[n] for n in weights if n.startswith("c.") and n.replace(".base_layer", "").endswith(name)]
+        assert all(torch.equal(weight, tensor) for weight in kept), name
+    for policy in "cd":
+        assert all(weights[n].any() for n in weights if n.endswith(f"lora_B.{policy}.weight"))
