@@ -35,7 +35,7 @@ def start_engine(
 
 
 def _why_no_vllm() -> str | None:
-    from atgrpo.engines.vllm import import_vllm
+    from atgrpo.engines.vllm_import import import_vllm
 
     try:
         import_vllm()

