@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
+from torch import nn
 
 from atgrpo.cli.build import Parts
 from atgrpo.cli.config import as_yaml
@@ -45,26 +46,52 @@ def _groups(parts: Parts) -> str:
 
 
 def _memory(config: DictConfig) -> str:
-    lines = ["memory, roughly:"]
-    total = 0.0
+    ranks = _processes(config)
+    lines = ["memory, roughly" + (f", of each of {ranks} processes:" if ranks > 1 else ":")]
+    total, bases = 0.0, set()
     for name, node in config.policies.items():
-        count = count_parameters(node.model)
+        model = empty(node.model)
+        count = sum(parameter.numel() for parameter in model.parameters())
+        learned, base = (_adapter(model, node), _base_bytes(node) * count) if "r" in node else (count, 0.0)
+        if (node.model, base) in bases:
+            base = 0.0  # shared with a policy above
+        bases.add((node.model, base))
         # float32 weights, gradients and two moments; the engine's copy in two bytes.
-        trained, served = 16 * count / GB, 2 * count / GB
+        trained, served = (16 * learned + base) / ranks / GB, 2 * (learned if "r" in node and not base else count) / GB
         total += trained + served
         lines.append(
-            f"  {name}: {count / 1e6:.0f}M parameters: {trained:.1f} GB trained, {served:.1f} GB in the engine"
+            f"  {name}: {learned / 1e6:.0f}M of {count / 1e6:.0f}M parameters learn: {trained:.1f} GB in the trainer, "
+            f"{served:.1f} GB in the engine"
         )
     lines.append(f"  {total:.1f} GB together, besides activations and the engine's cache")
     return "\n".join(lines)
 
 
-def count_parameters(model: str) -> int:
-    """Parameters of a model, from its configuration alone."""
+def _processes(config: DictConfig) -> int:
+    devices = config.trainer.devices
+    here = len(devices) if OmegaConf.is_list(devices) else devices
+    return int(here) * int(config.trainer.get("num_nodes", 1)) if isinstance(here, int) else 1
+
+
+def _base_bytes(node: DictConfig) -> float:
+    if node.get("quantize"):
+        return 0.6
+    return 2.0 if node.get("base_dtype") == "bfloat16" else 4.0
+
+
+def _adapter(model: nn.Module, node: DictConfig) -> int:
+    """Parameters of an adapter of all linear layers but the head."""
+    head = model.get_output_embeddings()  # type: ignore[operator]
+    linear = [module for module in model.modules() if isinstance(module, nn.Linear) and module is not head]
+    return sum(int(node.r) * (module.in_features + module.out_features) for module in linear)
+
+
+def empty(model: str) -> nn.Module:
+    """A model without memory, from its configuration alone."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     from atgrpo.policies.sources import model_folder
 
     with torch.device("meta"):
-        built = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model_folder(model)))
-    return sum(parameter.numel() for parameter in built.parameters())
+        built: nn.Module = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model_folder(model)))
+    return built
