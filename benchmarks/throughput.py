@@ -20,11 +20,11 @@ from typing import Any
 
 import torch
 
-from atgrpo.cli.build import quiet
 from atgrpo.data.word_problems import WordProblems
 from atgrpo.engines.vllm import VLLMEngine
 from atgrpo.envs.math import MathTeam
 from atgrpo.policies.sources import model_folder
+from atgrpo.quiet import quiet
 from atgrpo.rollout.seeds import stable_seed
 from atgrpo.rollout.tree import TreeSampler
 from atgrpo.training.team import Team
@@ -125,7 +125,7 @@ def main() -> None:
     arguments = parser.parse_args()
     quiet()
     warnings.simplefilter("ignore", FutureWarning)  # of vLLM at its start
-    policies: Any = {"solver": SimpleNamespace(folder=model_folder(arguments.model))}
+    policies: Any = {"solver": SimpleNamespace(folder=model_folder(arguments.model), adapter=None)}
     team = Team(engine=Recorder, environment=MathTeam, agents=AGENTS, policies=policies, max_prompt_tokens=LONGEST)
     engine: Any = team.engine
     llm, samples = engine.bare(), WordProblems().split("train")[: arguments.prompts]

@@ -1,4 +1,4 @@
-"""What every test may rely on: no network, the same random numbers in every run."""
+"""What every test may rely on: no network, one thread, the same random numbers in every run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import torch
 from hypothesis import settings
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["OMP_NUM_THREADS"] = "1"  # tests run side by side, and more threads than cores wait for each other
+torch.set_num_threads(1)
 
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("repeatable")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from torch import Tensor
@@ -32,8 +33,9 @@ class ScriptedEngine:
         logprob: float = -1.0,
     ) -> None:
         self._tokenizers = {policy: AutoTokenizer.from_pretrained(folder) for policy, folder in models.items()}
-        self._parameters = {policy: Parameters.of_folder(Path(folder)) for policy, folder in models.items()} | {
-            policy: Parameters.of_adapter(Path(folder)) for policy, folder in (adapters or {}).items()
+        # Read when weights come: a folder that only plays needs no more than a tokenizer.
+        self._expected = {policy: partial(Parameters.of_folder, Path(folder)) for policy, folder in models.items()} | {
+            policy: partial(Parameters.of_adapter, Path(folder)) for policy, folder in (adapters or {}).items()
         }
         self._script = script
         self._logprob = logprob
@@ -68,7 +70,7 @@ class ScriptedEngine:
     def load_weights(self, policy: str, weights: Iterable[tuple[str, Tensor]]) -> None:
         """Checks the names as a real engine does, and forgets the weights."""
         check_policy(policy, self._tokenizers)
-        with self._parameters[policy].checked(policy, weights) as known:
+        with self._expected[policy]().checked(policy, weights) as known:
             for _ in known:
                 pass
         self.pushes[policy] += 1
