@@ -147,6 +147,30 @@ def test_a_quantised_base_adapters_8_bit_optimisers_and_a_reference_go_on_in_one
     assert any(values["state1"].dtype == torch.uint8 for values in moments.values())
 
 
+def engines(session: int) -> list[int]:
+    """Process ids of the engines of a run."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.getsid(int(folder.name)) == session and b"process_child" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+        except (ProcessLookupError, FileNotFoundError):
+            continue
+    return found
+
+
+def test_an_engine_that_is_lost_is_started_again_and_nothing_changes(two: tuple[Path, str], tmp_path: Path) -> None:
+    process = start(tmp_path, *TWO)
+    while not iterations(tmp_path):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.02)
+    os.kill(max(engines(process.pid)), signal.SIGKILL)
+    out = finish(process)
+    assert "died, exit code -9" in out
+    root, _ = two
+    assert_close(saved(tmp_path), saved(root))
+
+
 def test_one_interrupt_stops_all_ranks_after_the_iteration(tmp_path: Path) -> None:
     process = start(tmp_path, *TWO, until=50)
     deadline = time.monotonic() + 120

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import lightning as L
@@ -37,6 +38,7 @@ def train(
     schedule: Schedule | None = None,
     steps: int = 100,
     names: Sequence[str] = "ab",
+    kl: float = 0.0,
 ) -> MultiPolicyModule:
     """One epoch of ``batches``."""
     module = MultiPolicyModule(
@@ -44,7 +46,7 @@ def train(
         optimizers=dict.fromkeys(names, partial(torch.optim.AdamW, lr=rate, weight_decay=0.0)),
         schedule=schedule or Schedule(),
         total_steps=steps,
-        loss=LossSettings(),
+        loss=LossSettings(kl=kl),
         clip_norm=1.0,
         temperature=1.0,
     )
@@ -66,7 +68,8 @@ def weights(module: MultiPolicyModule, policy: str) -> dict[str, Tensor]:
 
 
 def parameters(policy: nn.Module) -> dict[str, Tensor]:
-    return {name: parameter.detach() for name, parameter in policy.named_parameters()}
+    named = policy.named_parameters()
+    return {name: parameter.detach() for name, parameter in named if not name.startswith("reference.")}
 
 
 def assert_equal(got: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
@@ -108,3 +111,21 @@ def test_a_step_without_anything_to_learn_moves_the_schedule_and_no_weight() -> 
     module = train(empty, schedule=Schedule(name="linear"), rate=1.0, steps=2)
     assert [s.last_epoch for s in module.lr_schedulers()] == [2, 2]  # type: ignore[union-attr]
     assert not any(moved(module, "a") + moved(module, "b"))
+
+
+def with_reference(batches: Sequence[Minibatch]) -> list[Minibatch]:
+    reference = CausalLMPolicy("tiny", reference=True)
+    return [replace(batch, ref_logprobs=reference.reference_logprobs(batch, 1.0)) for batch in batches]
+
+
+def test_at_the_reference_a_penalty_moves_nothing() -> None:
+    module = train(with_reference(microbatches("a", [0.0] * 4)), kl=1.0, rate=1.0)
+    assert not any(moved(module, "a"))
+    assert module.policies["a"].reference is not None
+    assert module.stats["a"].metrics()["kl_to_reference"] == 0.0
+
+
+def test_a_penalty_keeps_the_policy_closer_to_its_reference() -> None:
+    batches = with_reference(microbatches("a", [1.0, -2.0, 0.5, 1.5] * 5))
+    free, held = (train(batches, kl=kl).stats["a"].metrics()["kl_to_reference"] for kl in (1e-9, 100.0))
+    assert held < 0.7 * free
