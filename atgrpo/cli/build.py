@@ -31,7 +31,8 @@ from atgrpo.training.callbacks.stop import GracefulStop
 from atgrpo.training.checkpoints import AnyRanksIO
 from atgrpo.training.datamodule import RolloutDataModule
 from atgrpo.training.filters import GroupFilter
-from atgrpo.training.module import LossSettings, MultiPolicyModule
+from atgrpo.training.loss import LossSettings
+from atgrpo.training.module import MultiPolicyModule
 from atgrpo.training.say import say
 from atgrpo.training.schedule import Schedule
 from atgrpo.training.team import Team, check_roles

@@ -29,7 +29,7 @@ from atgrpo.cli.runs import (
 from atgrpo.policies.packed import PackedPolicy
 from atgrpo.rollout.seeds import stable_seed
 from atgrpo.training.callbacks.checkpoint import SavedIteration, saved_iterations
-from atgrpo.training.checkpoints import read_checkpoint
+from atgrpo.training.checkpoints import CheckpointError, read_checkpoint
 from atgrpo.training.evaluation import Mode, evaluate
 from atgrpo.training.report import tree_text
 from atgrpo.training.say import say
@@ -53,8 +53,8 @@ def fit(args: argparse.Namespace) -> None:
     datamodule = parts.datamodule()
     try:
         trainer.fit(parts.module(), datamodule=datamodule, ckpt_path=str(checkpoint.state) if checkpoint else None)
-    except BaseException:
-        if run.folder is not None:
+    except BaseException as error:
+        if run.folder is not None and not isinstance(error, ConfigError | CheckpointError):  # which would come again
             saved = saved_iterations(run.folder / CHECKPOINTS)
             until = f"saved up to iteration {saved[-1].iteration}; go on with: {_again(args, run)}" if saved else ""
             say(f"stopped, {until or 'nothing saved yet'}")

@@ -43,17 +43,17 @@ class Config:
     chat_template: dict[str, Any] = field(default_factory=dict)
     workers: int = 0
     agents: dict[str, str] = MISSING
-    policies: dict[str, Any] = field(default_factory=dict)
-    optimizers: dict[str, Any] = field(default_factory=dict)
     clip_norm: float = 1.0
     env: Any = None
     data: Any = None
     sampler: Any = None
     advantage: Any = None
     policy: Any = None
+    policies: dict[str, Any] = field(default_factory=dict)
     engine: Any = None
     engine_process: Any = None
     optimizer: Any = None
+    optimizers: dict[str, Any] = field(default_factory=dict)
     trainer: Any = None
     logger: Any = None
     batching: Any = None
@@ -120,7 +120,8 @@ def _settable(override: str) -> str:
     if key in ("run.name", "run.root") and value != "null" and value[:1] not in ("'", '"'):
         text = value.replace("'", r"\'")
         return f"++{key}='{text}'"  # a run called 123E456 is no number
-    return f"++{override}" if key[:1].isalpha() and "." in key and "@" not in key and "/" not in key else override
+    own = "." in key or value.startswith("{")
+    return f"++{override}" if key[:1].isalpha() and own and "@" not in key and "/" not in key else override
 
 
 def _check_text(composed: DictConfig) -> None:

@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command. 0: done; 2: a mistake in what was asked, told in one line; anything else raises."""
     reader = parser()
     args, rest = reader.parse_known_args(arguments)
-    if unknown := [word for word in rest if "=" not in word or word.startswith("-")]:
+    if unknown := [w for w in rest if w.startswith("-") or ("=" not in w and not w.startswith("~"))]:
         reader.error(f"unknown argument {unknown[0]}; settings are given as key=value")
     args.overrides += rest
     if args.command == "evaluate" and args.agents:

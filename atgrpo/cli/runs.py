@@ -64,9 +64,11 @@ def new_run(config: DictConfig, recipe: Path) -> Path:
     folder = Path(config.run.root).absolute() / recipe.stem / name
     try:
         folder.mkdir(parents=True)
+        (folder / CONFIG).write_text(as_yaml(config))
     except FileExistsError:
         raise ConfigError(f"run folder {folder} exists, expected a new run.name (or --resume {folder})") from None
-    (folder / CONFIG).write_text(as_yaml(config))
+    except OSError as error:
+        raise ConfigError(f"run folder {folder} cannot be written: {error}") from None
     return folder
 
 

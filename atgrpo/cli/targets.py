@@ -45,7 +45,7 @@ def _check_call(node: Mapping[str, Any], path: str) -> None:
         if key not in named and not open_ended:
             close = difflib.get_close_matches(key, named, n=1)
             hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(named)}"
-            raise ValueError(f"{path}.{key}: {node['_target_']} has no such setting; {hint}")
+            raise ValueError(f"{path}.{key}: {node['_target_']} has no such setting; {hint} (~{path}.{key} drops it)")
     if not node.get("_partial_"):
         given = list(named)[: len(node.get("_args_", ()))] + list(settings)
         if missing := [name for name, p in named.items() if p.default is p.empty and name not in given]:

@@ -182,16 +182,19 @@ class ProcessEngine:
             walk(rest)
 
     def sleep(self) -> None:
-        """Gives accelerator memory back."""
-        self._call("sleep")
+        """Gives accelerator memory back. A child that is lost by now has none, and is started anew by ``wake``."""
+        with suppress(EngineLostError):
+            self._call("sleep")
 
     def wake(self) -> None:
         """Takes it again. A child that died asleep is started anew."""
         self._call_or_restart("wake")
 
     def stats(self) -> Mapping[str, float]:
-        """The child's own."""
-        stats: Mapping[str, float] = self._call("stats")
+        """The child's own; none of one that is lost."""
+        stats: Mapping[str, float] = {}
+        with suppress(EngineLostError):
+            stats = self._call("stats")
         return stats
 
     def close(self) -> None:

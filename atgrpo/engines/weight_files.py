@@ -47,7 +47,11 @@ class WeightFiles:
             tensors[name] = kept.clone() if kept.data_ptr() in places else kept  # a tied weight must not be shared
             places.add(kept.data_ptr())
         size = sum(tensor.nbytes for tensor in tensors.values())
-        folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=_place(size)))
+        place = _place(size)
+        try:
+            folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=place))
+        except OSError as error:
+            raise EngineError(f"weights of {size / 2**20:.0f} MiB could not be written to {place}: {error}") from error
         file = folder / FILE
         self._locks[str(file)] = os.open(folder, os.O_RDONLY)
         try:

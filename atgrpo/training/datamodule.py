@@ -21,35 +21,11 @@ from atgrpo.rollout.seeds import stable_seed
 from atgrpo.training.callbacks.advantage import AdvantageCallback
 from atgrpo.training.callbacks.hooks import RolloutCallback
 from atgrpo.training.filters import GroupFilter
+from atgrpo.training.minibatches import Minibatches
 from atgrpo.training.module import MultiPolicyModule
 from atgrpo.training.prompts import PromptStream
 from atgrpo.training.team import Team
-from atgrpo.types import Minibatch, Rollout, Turn
-
-
-@dataclass
-class Minibatches:
-    """One iteration's plan: sized, and lazy in ``__iter__``, which Lightning calls more than once."""
-
-    iteration: int
-    batches: Sequence[Minibatch]
-    position: int = 0
-
-    def __len__(self) -> int:
-        """Number of micro-batches."""
-        return len(self.batches)
-
-    def __iter__(self) -> Iterator[Minibatch]:
-        """From the start."""
-        self.position = 0
-        for batch in self.batches:
-            self.position += 1
-            yield batch
-
-    @property
-    def consumed(self) -> bool:
-        """The last micro-batch was handed out."""
-        return self.position >= len(self.batches)
+from atgrpo.types import Rollout, Turn
 
 
 @dataclass
@@ -143,12 +119,12 @@ class RolloutDataModule(L.LightningDataModule):
     @property
     def finished(self) -> int:
         """Iterations that have been trained to their end."""
-        return self._next + (self._loader is not None and self._loader.consumed)
+        return self._next + (self._loader is not None and self._loader.learned)
 
     @property
     def between_iterations(self) -> bool:
         """No minibatch of an unfinished iteration has been learned from."""
-        return self._loader is None or self._loader.consumed
+        return self._loader is None or self._loader.learned
 
     def train_dataloader(self) -> Minibatches:
         """The minibatches of the iteration that comes next; collected on the first call, returned on further ones."""
@@ -203,6 +179,8 @@ class RolloutDataModule(L.LightningDataModule):
         if len(estimators) != 1:
             raise ValueError(f"the trainer got {len(estimators)} advantage callbacks, expected exactly one")
         scored = estimators[0].on_rollout_end(self.trainer, self._module, rollouts)
+        if not isinstance(scored, list) or len(scored) != len(rollouts):
+            raise ValueError(f"{type(estimators[0]).__name__} returned {scored!r:.40}, expected a list of the rollouts")
         for turn in (turn for r in scored for turn in r.turns):
             if turn.rewards.credit is not None and not (turn.advantage is not None and math.isfinite(turn.advantage)):
                 name = type(estimators[0]).__name__

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import lightning as L
 import torch
@@ -14,56 +14,18 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from atgrpo.functional.kl import kl_loss
-from atgrpo.functional.losses import MismatchMode, RatioLevel, aggregate, check_bounds, mismatch_weights, ppo_clip_loss
+from atgrpo.functional.losses import MismatchMode, aggregate, mismatch_weights, ppo_clip_loss
 from atgrpo.policies.packed import PackedPolicy, TokenScores
 from atgrpo.policies.sharding import Sharding, full
 from atgrpo.ranks import Ranks
 from atgrpo.training.checkpoints import CheckpointError
+from atgrpo.training.loss import LossSettings
+from atgrpo.training.minibatches import Minibatches
 from atgrpo.training.schedule import Schedule, set_rates
 from atgrpo.training.stats import PolicyStats
 from atgrpo.types import Minibatch
 
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], Optimizer]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LossSettings:
-    """The loss of one token; how tokens add up is ``rollout.collate.Batching``.
-
-    Args:
-        eps_low: Ratio is clipped below at 1 - eps_low.
-        eps_high: Ratio is clipped above at 1 + eps_high.
-        dual_clip: Bound c > 1 on the ratio where the advantage is negative; None for no bound.
-        ratio_level: ``token``, or ``sequence`` (GSPO).
-        mismatch: Correction for an engine whose log-probs are not the trainer's own: ``truncate`` (TIS), ``mask``
-            (MIS), ``none``; ``auto`` is ``truncate`` unless the engine is exact.
-        mismatch_cap: Largest correction factor.
-        entropy: Weight of the entropy bonus.
-        kl: Weight of the KL penalty towards the reference: the policy before training (under LoRA its base).
-        kl_estimator: ``k2`` for KL(policy || reference), ``k3`` for KL(reference || policy); see ``functional.kl``.
-    """
-
-    eps_low: float = 0.2
-    eps_high: float = 0.2
-    dual_clip: float | None = None
-    ratio_level: RatioLevel = "token"
-    mismatch: Literal["auto", "none", "truncate", "mask"] = "auto"
-    mismatch_cap: float = 2.0
-    entropy: float = 0.0
-    kl: float = 0.0
-    kl_estimator: Literal["k2", "k3"] = "k3"
-
-    def __post_init__(self) -> None:
-        check_bounds(self.eps_low, self.eps_high, self.dual_clip)
-        if self.mismatch_cap < 1:
-            raise ValueError(f"mismatch_cap: got {self.mismatch_cap}, expected 1 or more")
-        if self.kl < 0 or self.kl_estimator not in ("k2", "k3"):
-            raise ValueError(f"kl: got {self.kl} by {self.kl_estimator}, expected 0 or more by k2 or k3")
-
-    @property
-    def policy_gradient_only(self) -> bool:
-        """A token without an advantage has no loss."""
-        return not self.entropy and not self.kl
 
 
 class MultiPolicyModule(L.LightningModule):
@@ -157,6 +119,7 @@ class MultiPolicyModule(L.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Whose the optimiser states are."""
         checkpoint["trainable"] = self.trainable
+        checkpoint["optimizer_kinds"] = self._optimizer_kinds()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Refuses those of other policies.
@@ -167,6 +130,12 @@ class MultiPolicyModule(L.LightningModule):
         if (saved := checkpoint.get("trainable")) != self.trainable:
             expected = f"got optimisers of {saved}, expected {self.trainable}"
             raise CheckpointError(f"the checkpoint does not fit the recipe's policies: {expected}")
+        if (kinds := checkpoint.get("optimizer_kinds")) != self._optimizer_kinds():
+            raise CheckpointError(f"optimizer: got {self._optimizer_kinds()}, expected the checkpoint's {kinds}")
+
+    def _optimizer_kinds(self) -> list[str]:
+        builders = (self._optimizer_builders[name] for name in self.trainable)
+        return [getattr(build, "func", build).__qualname__ for build in builders]
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
         """What training changes. A base, a reference or a frozen policy is as its folder has it."""
@@ -196,7 +165,8 @@ class MultiPolicyModule(L.LightningModule):
         expected = set(self._trained_names())
         if differing := sorted(expected ^ set(state_dict)):
             what = "is not in the checkpoint" if differing[0] in expected else "is unknown to these policies"
-            raise CheckpointError(f"the checkpoint does not fit the recipe's policies: {differing[0]} {what}")
+            text = f"the checkpoint does not fit the recipe's policies: {differing[0]} {what}"
+            raise CheckpointError(f"{text}; were all settings of the run given?")
 
     def _trained_names(self) -> list[str]:
         return [f"policies.{p}.{n}" for p in self.trainable for n, _ in self._policy(p).trained_parameters()]
@@ -235,6 +205,12 @@ class MultiPolicyModule(L.LightningModule):
         self.manual_backward(loss)
         if batch.last:
             self._step(batch.policy)
+
+    def on_train_batch_end(self, outputs: Any, batch: Minibatch, batch_idx: int) -> None:
+        """Only now an iteration counts as learned: what failed on the way is not saved as finished."""
+        loader = self.trainer.train_dataloader
+        if isinstance(loader, Minibatches):
+            loader.done = batch_idx + 1
 
     def _loss(self, batch: Minibatch) -> Tensor:
         settings = self.loss

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from lightning.fabric.strategies.model_parallel import _load_checkpoint
+from lightning.fabric.strategies.model_parallel import _METADATA_FILENAME, _load_checkpoint
 from lightning.pytorch.core.optimizer import LightningOptimizer
 from lightning.pytorch.strategies import ModelParallelStrategy
 from torch.distributed.checkpoint.state_dict import (
@@ -78,7 +78,9 @@ class FSDP2(ModelParallelStrategy):
         path = Path(self.broadcast(checkpoint_path))
         if path.is_file():
             return self._load_file(path)
-        cast(MultiPolicyModule, self.lightning_module).check_names(saved_names(path))
+        module = cast(MultiPolicyModule, self.lightning_module)
+        module.on_load_checkpoint(torch.load(path / _METADATA_FILENAME, weights_only=True))
+        module.check_names(saved_names(path))
         sharded = {f"optimizer_{i}": o for i, o in enumerate(self.optimizers) if not _local(_inner(o))}
         rest = _load_checkpoint(path, {"state_dict": self.model, **sharded}, weights_only=weights_only)
         for i, state in local_states(path).items():
@@ -89,7 +91,9 @@ class FSDP2(ModelParallelStrategy):
         # Lightning's own way numbers the parameters of all optimisers as if there were one, and misses tied ones.
         rest: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         state = rest.pop("state_dict")
-        cast(MultiPolicyModule, self.lightning_module).check_names(state)
+        module = cast(MultiPolicyModule, self.lightning_module)
+        module.on_load_checkpoint(rest)
+        module.check_names(state)
         assert self.model is not None
         # Not strict: torch adds the second names of tied weights itself.
         options = StateDictOptions(full_state_dict=True, strict=False)

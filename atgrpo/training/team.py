@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,6 +127,8 @@ class Team:
         except Exception as error:
             if self.ranks.size == 1:
                 raise
+            if not isinstance(error, EngineError):  # somebody's bug: the others are told its last line only
+                traceback.print_exception(error)
             failure, part = error, _Failure(f"{type(error).__name__}: {error}")
         parts = self.ranks.gather(part)
         for rank, other in enumerate(parts):

@@ -45,6 +45,10 @@ def test_every_shipped_recipe_does_one_iteration(
         ["group_filter.mode=replace", "loss.ratio_level=sequence", "batching.aggregation=sequence_mean"],
         ["policy=lora", "policy.model=tiny", "agents.tool=calculator", "loss.kl=0.1", "optimizer=adamw8bit"],
         ["loss.kl=0.1", "batching.minibatches=2"],
+        [
+            "callbacks={stop: {_target_: lightning.pytorch.callbacks.EarlyStopping, monitor: heldout/greedy/success}}",
+            "heldout.every=1",
+        ],
         ["callbacks.mine._target_=lightning.pytorch.callbacks.Timer", "chat_template.enable_thinking=false"],
         ["workers=2", "logger=csv", "schedule.name=cosine", "schedule.warmup=0.5"],
     ],

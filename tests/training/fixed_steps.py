@@ -22,8 +22,9 @@ from atgrpo.policies.lora import LoRAPolicy
 from atgrpo.policies.sharding import named_full
 from atgrpo.ranks import Ranks
 from atgrpo.rollout.collate import Batching, make_minibatches
-from atgrpo.training.datamodule import Minibatches
-from atgrpo.training.module import LossSettings, MultiPolicyModule
+from atgrpo.training.loss import LossSettings
+from atgrpo.training.minibatches import Minibatches
+from atgrpo.training.module import MultiPolicyModule
 from atgrpo.training.schedule import Schedule
 from atgrpo.training.strategy import FSDP2
 from atgrpo.types import Turn

@@ -16,7 +16,8 @@ from atgrpo.training.callbacks.at_grpo import ATGRPO
 from atgrpo.training.callbacks.grpo import GRPO
 from atgrpo.training.datamodule import RolloutDataModule
 from atgrpo.training.filters import GroupFilter
-from atgrpo.training.module import LossSettings, MultiPolicyModule
+from atgrpo.training.loss import LossSettings
+from atgrpo.training.module import MultiPolicyModule
 from atgrpo.training.schedule import Schedule
 from atgrpo.types import Rollout, Sample
 from tests.rollout.helpers import make_rollout, make_turn
@@ -112,8 +113,11 @@ def test_an_engine_is_exact_only_for_a_trainer_in_float32(precision: str, exact:
 def test_the_iteration_in_flight_is_not_finished() -> None:
     data = datamodule(FakeTeam(), ATGRPO())
     assert data.finished == 0
-    list(data.train_dataloader())
-    assert data.finished == 1
+    loader = data.train_dataloader()
+    list(loader)  # handed out is not learned
+    assert data.finished == 0 and not data.between_iterations
+    loader.done = len(loader)
+    assert data.finished == 1 and data.between_iterations
     seen: list[int] = []
     data._team.play = lambda *a, **k: seen.append(data.finished) or FakeTeam().play(*a, **k)  # type: ignore[union-attr]
     data.train_dataloader()

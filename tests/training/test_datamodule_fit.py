@@ -6,12 +6,17 @@ import math
 from pathlib import Path
 from typing import Any
 
+import lightning as L
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from atgrpo.cli.build import build
+from atgrpo.cli.config import find_recipe, load
+from atgrpo.cli.runs import CHECKPOINTS, RunFolder
+from atgrpo.training.callbacks.checkpoint import saved_iterations
 from atgrpo.training.checkpoints import CheckpointError
-from tests.training.runs import fit, snapshot
+from tests.training.runs import SETTINGS, fit, snapshot
 
 TEN = ["data.train_size=10", "prompts_per_iteration=2", "iterations=5"]
 LINEAR = ["schedule.name=linear", "optimizer.lr=0.01"]
@@ -129,3 +134,27 @@ def test_three_samples_fill_iterations_of_four_in_turn(tmp_path: Path) -> None:
     twice = run.data.latest.rollouts
     assert len({rollout.sample.id for rollout in twice}) == 3
     assert len({turn.group for rollout in twice for turn in rollout.turns}) == 4 * 2  # two agents
+
+
+class Fails(L.Callback):
+    """Before the last optimiser step of an iteration, when all of its minibatches are handed out."""
+
+    def __init__(self, iteration: int, how: type[BaseException]) -> None:
+        self.iteration, self.how, self.steps = iteration, how, 0
+
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
+        self.steps += 1
+        if trainer.datamodule.finished == self.iteration and self.steps % 2 == 0:
+            raise self.how
+
+
+@pytest.mark.parametrize("how", [RuntimeError, KeyboardInterrupt])
+def test_a_failure_in_the_last_step_of_an_iteration_saves_nothing_of_it(
+    how: type[BaseException], tmp_path: Path
+) -> None:
+    parts = build(load(find_recipe("debug"), [*SETTINGS, "iterations=4"]))
+    trainer = parts.trainer(RunFolder(tmp_path, None))
+    trainer.callbacks.insert(0, Fails(2, how))
+    with pytest.raises((how, SystemExit)):
+        trainer.fit(parts.module(), datamodule=parts.datamodule())
+    assert [saved.iteration for saved in saved_iterations(tmp_path / CHECKPOINTS)] == [2]

@@ -28,7 +28,8 @@ from atgrpo.rollout.tree import TreeSampler
 from atgrpo.training.callbacks.at_grpo import ATGRPO
 from atgrpo.training.datamodule import RolloutDataModule
 from atgrpo.training.filters import GroupFilter
-from atgrpo.training.module import LossSettings, MultiPolicyModule
+from atgrpo.training.loss import LossSettings
+from atgrpo.training.module import MultiPolicyModule
 from atgrpo.training.rollout_metrics import rollout_metrics
 from atgrpo.training.schedule import Schedule
 from atgrpo.training.team import Team

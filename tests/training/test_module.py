@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from atgrpo.policies.causal_lm import CausalLMPolicy
 from atgrpo.rollout.collate import Batching, pack
-from atgrpo.training.datamodule import Minibatches
-from atgrpo.training.module import LossSettings, MultiPolicyModule
+from atgrpo.training.loss import LossSettings
+from atgrpo.training.minibatches import Minibatches
+from atgrpo.training.module import MultiPolicyModule
 from atgrpo.training.schedule import Schedule
 from atgrpo.types import Minibatch
 from tests.rollout.helpers import make_turn

@@ -50,13 +50,16 @@ class HeldOut(L.Callback):
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """When it is due, and after the last iteration."""
-        number = trainer.datamodule.finished
+        number, scores = trainer.datamodule.finished, []
         if number == trainer.max_epochs:
-            for score in self._score(trainer, quiet=True):
+            scores = self._score(trainer, quiet=True)
+            for score in scores:
                 say(f"before training: {self.first.get(score.mode, 'not measured')}")
                 say(f"after training:  {score}")
         elif self.every and number % self.every == 0:
-            self._score(trainer)
+            scores = self._score(trainer)
+        for score in scores:
+            pl_module.log_dict(_values(score), logger=False)  # for other callbacks
 
     def _score(self, trainer: Any, quiet: bool = False) -> list[Score]:
         data = trainer.datamodule
@@ -74,16 +77,15 @@ class HeldOut(L.Callback):
         for score in scores:
             if not quiet:
                 say(f"after {number} iterations: {score}")
-            _log(trainer, score, number)
+            if trainer.logger is not None:
+                trainer.logger.log_metrics(_values(score), step=number)
         if trainer.logger is not None:
             trainer.logger.log_metrics({"seconds/heldout": time.perf_counter() - start}, step=number)
         data.heldout_success[number] = scores[0].success
         return scores
 
 
-def _log(trainer: Any, score: Score, step: int) -> None:
-    if trainer.logger is None:
-        return
+def _values(score: Score) -> dict[str, float]:
     values = {k: v for k, v in asdict(score).items() if k in ("success", "low", "high")}
     values |= {f"success_turn_{t + 1}": s for t, s in enumerate(score.success_by_turn)}
-    trainer.logger.log_metrics({f"heldout/{score.mode}/{k}": v for k, v in finite(values).items()}, step=step)
+    return {f"heldout/{score.mode}/{k}": v for k, v in finite(values).items()}

@@ -48,6 +48,7 @@ class IterationMetrics(L.Callback):
         for policy, stats in pl_module.pop_stats().items():
             values |= {f"policy/{policy}/{name}": value for name, value in stats.items()}
         self.values = finite(values)
+        pl_module.log_dict(self.values, logger=False)  # for other callbacks; Lightning's own steps are not iterations
         if trainer.logger is not None:
             trainer.logger.log_metrics(self.values, step=latest.number)
 

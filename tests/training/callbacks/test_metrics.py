@@ -13,7 +13,9 @@ from tests.rollout.helpers import make_rollout, make_turn
 def finish(metrics: IterationMetrics, number: int, tokens: int, logger: Any = None) -> dict[str, float]:
     rollouts = [make_rollout(make_turn(range(tokens), credit=None), outcome=0.5)]
     latest = Iteration(number, rollouts, {"sync": 1.0, "rollout": 2.0, "score": 3.0}, {"prefix_cache_hit_rate": 0.75})
-    module = SimpleNamespace(pop_stats=lambda: {"p": {"loss": 0.5, "grad_norm": math.nan}})
+    module = SimpleNamespace(
+        pop_stats=lambda: {"p": {"loss": 0.5, "grad_norm": math.nan}}, log_dict=lambda *_, **__: None
+    )
     trainer = SimpleNamespace(datamodule=SimpleNamespace(latest=latest), logger=logger)
     metrics.on_train_epoch_start(trainer, module)
     metrics.on_train_epoch_end(trainer, module)
