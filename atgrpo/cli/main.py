@@ -71,6 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from atgrpo.engines.base import EngineError
     from atgrpo.quiet import quiet
     from atgrpo.training.checkpoints import CheckpointError
+    from atgrpo.training.say import is_first
+    from atgrpo.training.team import AgreedError
 
     quiet()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # lines are news, also in a log file
@@ -78,6 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         run[args.command](args)
     except (commands.ConfigError, CheckpointError, EngineError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        # What all processes of a run agree on is told by the first one.
+        agreed = isinstance(error, AgreedError) or not isinstance(error, EngineError)
+        if is_first() or not agreed:
+            print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     return 0

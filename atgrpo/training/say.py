@@ -16,5 +16,9 @@ def say(text: str) -> None:
 
 def bar(**settings: Any) -> Any:
     """A progress bar, on a terminal only."""
-    first: Any = rank_zero_only
-    return tqdm(disable=None if first.rank == 0 else True, **settings)
+    return tqdm(disable=None if is_first() else True, **settings)
+
+
+def is_first() -> bool:
+    """This process speaks."""
+    return bool(vars(rank_zero_only)["rank"] == 0)
