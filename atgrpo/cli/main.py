@@ -68,11 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not args.agents:
             reader.error("argument --agents: expected at least one role")
     from atgrpo.cli import commands
-    from atgrpo.engines.base import EngineError
+    from atgrpo.engines.base import AgreedError, EngineError
     from atgrpo.quiet import quiet
     from atgrpo.training.checkpoints import CheckpointError
     from atgrpo.training.say import is_first
-    from atgrpo.training.team import AgreedError
 
     quiet()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # lines are news, also in a log file

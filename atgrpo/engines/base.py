@@ -14,6 +14,10 @@ class EngineError(RuntimeError):
     """The engine failed: ours to report, never the model's fault."""
 
 
+class AgreedError(EngineError):
+    """Something failed on some rank of several, and every rank knows and stops at the same point."""
+
+
 class EngineLostError(EngineError):
     """The process behind the engine died or fell silent. What was asked of it is lost; a ``Restartable`` may go on."""
 

@@ -92,7 +92,9 @@ class IdleEngine:
 
     def sleep(self) -> None: ...
 
-    def wake(self) -> None: ...
+    def wake(self) -> None:
+        """Waits for the others."""
+        on_every_rank(self._ranks, lambda: None)
 
     def stats(self) -> Mapping[str, float]:
         """None."""

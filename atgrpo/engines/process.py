@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 from torch import Tensor
 from tqdm import tqdm
 
-from atgrpo.engines.base import Engine, EngineError, EngineLostError
+from atgrpo.engines.base import AgreedError, Engine, EngineError, EngineLostError
 from atgrpo.engines.common import check_policy
 from atgrpo.engines.process_child import child_environment
 from atgrpo.engines.weight_files import WeightFiles, handle, walk
@@ -188,7 +188,7 @@ class ProcessEngine:
 
     def wake(self) -> None:
         """Takes it again. A child that died asleep is started anew."""
-        self._call_or_restart("wake")
+        on_every_rank(self._ranks, lambda: self._call_or_restart("wake"))
 
     def stats(self) -> Mapping[str, float]:
         """The child's own; none of one that is lost."""
@@ -280,9 +280,9 @@ def on_every_rank(ranks: Ranks, work: Callable[[], T]) -> list[T]:
     except (EngineError, ValueError) as error:
         failure = error
     outcomes = ranks.gather((result, failure and str(failure)))
-    if failure:
+    if failure and ranks.size == 1:
         raise failure
     for rank, (_, text) in enumerate(outcomes):
         if text:
-            raise EngineError(f"rank {rank}: {text}")
+            raise AgreedError(f"rank {rank}: {text}") from failure
     return [returned for returned, _ in outcomes]  # type: ignore[misc]  # None only where T is

@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 
 from torch import Tensor
 
-from atgrpo.engines.base import Engine, EngineError
+from atgrpo.engines.base import AgreedError, Engine, EngineError
 from atgrpo.envs.base import Environment
 from atgrpo.ranks import ONE, Ranks
 from atgrpo.rollout.collector import Collector
@@ -29,10 +29,6 @@ class Policy(Protocol):
 
     def export_weights(self) -> Iterator[tuple[str, Tensor]]:
         """What was trained: all weights under the names of the Hugging Face checkpoint, or the adapter's."""
-
-
-class AgreedError(EngineError):
-    """Collecting failed on some rank, and every rank knows and stops at the same point."""
 
 
 @dataclass(frozen=True, slots=True)

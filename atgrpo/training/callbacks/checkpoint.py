@@ -12,7 +12,7 @@ from typing import Any
 
 from lightning.pytorch.callbacks import Checkpoint
 
-from atgrpo.training.team import AgreedError
+from atgrpo.engines.base import AgreedError
 
 STATE = "state.ckpt"
 META = "meta.json"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from atgrpo.engines.base import AgreedError
 from atgrpo.ranks import ONE, Ranks
 from atgrpo.training.callbacks.checkpoint import IterationCheckpoint, saved_iterations
-from atgrpo.training.team import AgreedError
 
 
 class FakeTrainer:
