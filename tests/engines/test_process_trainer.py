@@ -102,5 +102,5 @@ def test_both_children_get_the_leaders_weights_and_failures_are_shared(free_port
     assert [rank.returncode for rank in both] == [0, 0]
     expected = [{"w": [1], "w1": [1]}, {"w": [3], "w1": [3]}]
     assert json.loads(outputs[0][0]) == [*expected, ["rank 1: not I"], 6, True]
-    assert json.loads(outputs[1][-2]) == [*expected, ["not I"], 6, True]
+    assert json.loads(outputs[1][-2]) == [*expected, ["rank 1: not I"], 6, True]
     assert [lines[-1] for lines in outputs] == ["False", "False"]
