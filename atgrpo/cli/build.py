@@ -194,7 +194,7 @@ def _check_trainer(node: DictConfig) -> None:
         raise ValueError(f"trainer.{unknown[0]}: not for a recipe to set, expected some of {sorted(TRAINER_SETTINGS)}")
     if node.precision not in PRECISIONS:
         raise ValueError(f"trainer.precision: got {node.precision}, expected {' or '.join(PRECISIONS)}")
-    several = node.get("num_nodes", 1) != 1 or _devices(node) != 1
+    several = node.get("num_nodes", 1) != 1 or processes_here(node) != 1
     if node.get("strategy") is None and several:
         raise ValueError(
             f"trainer.devices: got {node.devices} on {node.get('num_nodes', 1)} nodes, expected one process "
@@ -202,7 +202,7 @@ def _check_trainer(node: DictConfig) -> None:
         )
 
 
-def _devices(node: DictConfig) -> int | str:
+def processes_here(node: DictConfig) -> int | str:
     """How many processes on this machine; ``auto`` is known to the trainer only."""
     devices: Any = node.devices
     return len(devices) if OmegaConf.is_list(devices) else devices

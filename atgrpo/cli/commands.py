@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import cast, get_args
 
 from omegaconf import DictConfig
-from tqdm import tqdm
 
 from atgrpo.cli.build import Parts, build, make
 from atgrpo.cli.config import ConfigError, find_recipe, load
@@ -32,7 +31,7 @@ from atgrpo.training.callbacks.checkpoint import SavedIteration, saved_iteration
 from atgrpo.training.checkpoints import CheckpointError, read_checkpoint
 from atgrpo.training.evaluation import Mode, evaluate
 from atgrpo.training.report import tree_text
-from atgrpo.training.say import say
+from atgrpo.training.say import bar, say
 from atgrpo.training.team import Team
 
 
@@ -91,8 +90,8 @@ def score(args: argparse.Namespace) -> None:
         samples = parts.data.split("heldout")[: args.problems]
         for mode in get_args(Mode):
             seed = stable_seed(args.seed, "heldout", mode)
-            with tqdm(total=len(samples), desc=mode, unit="problem", leave=False, disable=None) as bar:
-                result, _ = evaluate(team, samples, parts.sampler, mode, seed=seed, on_done=bar.update)
+            with bar(total=len(samples), desc=mode, unit="problem", leave=False) as progress:
+                result, _ = evaluate(team, samples, parts.sampler, mode, seed=seed, on_done=progress.update)
             print(result)
 
 

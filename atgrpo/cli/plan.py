@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from torch import nn
 
-from atgrpo.cli.build import Parts
+from atgrpo.cli.build import Parts, processes_here
 from atgrpo.cli.config import as_yaml
+from atgrpo.policies.meta import empty_model
+from atgrpo.policies.sources import model_folder
 
 GB = 1e9
 
@@ -46,11 +47,13 @@ def _groups(parts: Parts) -> str:
 
 
 def _memory(config: DictConfig) -> str:
+    from transformers import AutoConfig
+
     ranks = _processes(config)
     lines = ["memory, roughly" + (f", of each of {ranks} processes:" if ranks > 1 else ":")]
     total, bases = 0.0, set()
     for name, node in config.policies.items():
-        model = empty(node.model)
+        model = empty_model(AutoConfig.from_pretrained(model_folder(node.model)))
         count = sum(parameter.numel() for parameter in model.parameters())
         learned, base = (_adapter(model, node), _base_bytes(node) * count) if "r" in node else (count, 0.0)
         if (node.model, base) in bases:
@@ -68,9 +71,8 @@ def _memory(config: DictConfig) -> str:
 
 
 def _processes(config: DictConfig) -> int:
-    devices = config.trainer.devices
-    here = len(devices) if OmegaConf.is_list(devices) else devices
-    return int(here) * int(config.trainer.get("num_nodes", 1)) if isinstance(here, int) else 1
+    here = processes_here(config.trainer)
+    return here * int(config.trainer.get("num_nodes", 1)) if isinstance(here, int) else 1
 
 
 def _base_bytes(node: DictConfig) -> float:
@@ -84,14 +86,3 @@ def _adapter(model: nn.Module, node: DictConfig) -> int:
     head = model.get_output_embeddings()  # type: ignore[operator]
     linear = [module for module in model.modules() if isinstance(module, nn.Linear) and module is not head]
     return sum(int(node.r) * (module.in_features + module.out_features) for module in linear)
-
-
-def empty(model: str) -> nn.Module:
-    """A model without memory, from its configuration alone."""
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    from atgrpo.policies.sources import model_folder
-
-    with torch.device("meta"):
-        built: nn.Module = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model_folder(model)))
-    return built

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.multiprocessing.reductions import reduce_tensor
 
 from atgrpo.engines.base import EngineError
+from atgrpo.engines.common import SHARED_MEMORY
 
-SHARED_MEMORY = Path("/dev/shm")
 PREFIX = "atgrpo-weights-"
 FILE = "weights.safetensors"
 

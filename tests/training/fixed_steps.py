@@ -29,6 +29,7 @@ from atgrpo.training.schedule import Schedule
 from atgrpo.training.strategy import FSDP2
 from atgrpo.types import Turn
 from tests.rollout.helpers import make_rollout, make_turn
+from tests.training.bare import bare_trainer
 
 STEPS: dict[str, tuple[int, list[tuple[str, list[int]]]]] = {
     "about as much for each rank": (4096, [("a", [40, 30]), ("a", [35, 40]), ("b", [20, 9]), ("b", [10, 10])]),
@@ -104,17 +105,9 @@ def main(folder: Path, processes: int) -> None:
         temperature=1.0,
     )
     several: dict[str, Any] = {"strategy": FSDP2(), "devices": processes} if processes > 1 else {"devices": 1}
-    trainer = L.Trainer(
-        accelerator="cpu",
+    trainer = bare_trainer(
         max_epochs=len(STEPS),
         callbacks=[Watch()],
-        reload_dataloaders_every_n_epochs=1,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        use_distributed_sampler=False,
-        num_sanity_val_steps=0,
         **several,
     )
     data = Given()

@@ -35,6 +35,7 @@ from atgrpo.training.schedule import Schedule
 from atgrpo.training.team import Team
 from atgrpo.types import Minibatch, Rollout, Sample
 from tests.cli.letters import Letters
+from tests.training.bare import bare_trainer
 
 AGENTS = {"tool": "p", "reasoner": "p"}
 K = 2
@@ -59,18 +60,7 @@ class Run(L.Callback):
 
 
 def trainer_of(run: Run, iterations: int, precision: Any) -> L.Trainer:
-    return L.Trainer(
-        max_epochs=iterations,
-        accelerator="cpu",
-        precision=precision,
-        callbacks=[run, ATGRPO(eps=0.0)],
-        reload_dataloaders_every_n_epochs=1,
-        use_distributed_sampler=False,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
+    return bare_trainer(max_epochs=iterations, precision=precision, callbacks=[run, ATGRPO(eps=0.0)])
 
 
 def train(

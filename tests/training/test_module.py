@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-import lightning as L
 import torch
 from torch import Tensor, nn
 
@@ -18,6 +17,7 @@ from atgrpo.training.module import MultiPolicyModule
 from atgrpo.training.schedule import Schedule
 from atgrpo.types import Minibatch
 from tests.rollout.helpers import make_turn
+from tests.training.bare import bare_trainer
 
 RESPONSES = [(40, 41, 3), (50, 51, 52, 3), (60, 3), (70, 71, 72, 73, 3)]
 TOKENS = float(sum(map(len, RESPONSES)))
@@ -51,14 +51,8 @@ def train(
         clip_norm=1.0,
         temperature=1.0,
     )
-    trainer = L.Trainer(
+    trainer = bare_trainer(
         max_epochs=1,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        use_distributed_sampler=False,
     )
     trainer.fit(module, Minibatches(0, batches))
     return module
