@@ -48,6 +48,13 @@ ONE = Ranks()
 """The only process."""
 
 
+def lost_peer(error: BaseException) -> bool:
+    """Whether it says that another process of the run has ended; gloo has no class of its own for that."""
+    if isinstance(error, dist.DistBackendError | dist.DistNetworkError):
+        return True
+    return isinstance(error, RuntimeError) and "gloo" in str(error) and "onnection" in str(error)
+
+
 def _gathered(item: T, size: int) -> list[T]:
     items: list[T | None] = [None] * size
     dist.all_gather_object(items, item)

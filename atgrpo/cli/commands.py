@@ -20,6 +20,7 @@ from atgrpo.cli.runs import (
     CHECKPOINTS,
     RunFolder,
     changed_settings,
+    check_policies,
     find_checkpoint,
     new_run,
     run_of,
@@ -75,6 +76,7 @@ def _goes_on(checkpoint: SavedIteration, config: DictConfig) -> bool:
     say(f"going on in {run} after iteration {checkpoint.iteration}")
     if config.seed != (before := settings_of(run).seed):
         raise ConfigError(f"seed: got {config.seed}, expected the {before} that the run was started with")
+    check_policies(run, config)
     for line in changed_settings(run, config):
         say(f"  changed since the start: {line}")
     if checkpoint.iteration >= config.iterations:
@@ -148,6 +150,7 @@ def _policies(parts: Parts, config: DictConfig, recipe: Path, checkpoint: str | 
     module.configure_model()
     if checkpoint:
         saved = find_checkpoint(checkpoint, config, recipe)
+        check_policies(run_of(saved), config)
         module.load_state_dict(read_checkpoint(saved.state)["state_dict"])
         print(f"weights after iteration {saved.iteration}: {saved.folder}")
     return {name: cast(PackedPolicy, policy) for name, policy in module.policies.items()}

@@ -69,7 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             reader.error("argument --agents: expected at least one role")
     from atgrpo.cli import commands
     from atgrpo.engines.base import AgreedError, EngineError
-    from atgrpo.quiet import quiet
+    from atgrpo.policies.packed import PolicyError
+    from atgrpo.quiet import LOST_PROCESS, quiet
+    from atgrpo.ranks import lost_peer
     from atgrpo.training.checkpoints import CheckpointError
     from atgrpo.training.say import is_first
 
@@ -78,10 +80,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run = {"fit": commands.fit, "evaluate": commands.score, "rollout": commands.rollout, "export": commands.export}
     try:
         run[args.command](args)
-    except (commands.ConfigError, CheckpointError, EngineError) as error:
+    except (commands.ConfigError, CheckpointError, PolicyError, EngineError) as error:
         # What all processes of a run agree on is told by the first one.
         agreed = isinstance(error, AgreedError) or not isinstance(error, EngineError)
         if is_first() or not agreed:
             print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except RuntimeError as error:
+        if not lost_peer(error):
+            raise
+        print(f"error: {LOST_PROCESS}", file=sys.stderr)
         return 2
     return 0

@@ -18,6 +18,8 @@ from atgrpo.training.say import say
 
 CONFIG = "config.yaml"
 CHECKPOINTS = "checkpoints"
+WEIGHTS_DEPEND_ON = ("_target_", "model", "quantize", "r", "alpha", "target_modules")
+"""What the trained weights of a policy are an addition to, or a part of."""
 
 
 class RunFolder(L.Callback):
@@ -33,8 +35,8 @@ class RunFolder(L.Callback):
         self._logger = logger
         self.folder: Path | None = None
 
-    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Before any other callback.
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        """Before any other callback, once the policies are known to work.
 
         Raises:
             ConfigError: the first rank could not make it; on every rank.
@@ -102,6 +104,22 @@ def run_of(checkpoint: SavedIteration) -> Path:
 def settings_of(run: Path) -> Any:
     """The configuration that a run was started with."""
     return OmegaConf.load(run / CONFIG)
+
+
+def check_policies(run: Path, config: DictConfig) -> None:
+    """Refuses a checkpoint's weights for policies of another kind, on which they would mean something else.
+
+    Raises:
+        ConfigError: a setting in ``WEIGHTS_DEPEND_ON`` has changed since the run was started.
+    """
+    if not (run / CONFIG).is_file():  # a checkpoint that was moved elsewhere says nothing about its origin
+        return
+    before = settings_of(run).policies
+    for name in set(before) & set(config.policies):
+        for key in WEIGHTS_DEPEND_ON:
+            got, expected = config.policies[name].get(key), before[name].get(key)
+            if got != expected:
+                raise ConfigError(f"policies.{name}.{key}: got {got}, expected the {expected} of the run in {run}")
 
 
 def changed_settings(run: Path, config: DictConfig) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import struct
-import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from atgrpo.engines.base import EngineError
 from atgrpo.types import Request
 
 HEAD = "lm_head.weight"
-SHARED_MEMORY = Path("/dev/shm")
 LOWEST_TEMPERATURE = 0.01
 """Below it vLLM silently samples at this one."""
 
@@ -83,9 +81,9 @@ def _shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def memory_folder() -> tempfile.TemporaryDirectory[str]:
+def memory_folder() -> ScratchFolder:
     """A passing folder for weights, in shared memory where the system has it."""
-    return tempfile.TemporaryDirectory(dir=SHARED_MEMORY if SHARED_MEMORY.is_dir() else None)
+    return ScratchFolder("passing", places()[0])
 
 
 def check_policy(policy: str, served: Collection[str]) -> None:

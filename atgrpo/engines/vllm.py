@@ -214,7 +214,7 @@ class VLLMEngine:
         from safetensors.torch import save_file
 
         with memory_folder() as folder:
-            file = str(Path(folder) / "weights.safetensors")
+            file = str(folder / "weights.safetensors")
             save_file({name: tensor.detach().cpu().contiguous() for name, tensor in weights}, file)
             llm.collective_rpc("receive_weight_file", args=(file,))
 

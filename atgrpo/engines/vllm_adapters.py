@@ -65,8 +65,8 @@ class VLLMAdapters:
         adapter = self._adapters[policy]
         received = adapter.received(policy, weights)
         with memory_folder() as folder:
-            adapter.write(Path(folder), received)
-            self.load(llm, policy, Path(folder))
+            adapter.write(folder, received)
+            self.load(llm, policy, folder)
 
     def request(self, policy: str) -> Any:
         """What a request of this policy is sent with; None without an adapter."""

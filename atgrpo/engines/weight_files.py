@@ -1,11 +1,12 @@
-"""How weights get to engines in other processes: by files in shared memory, or by the place of a GPU's memory."""
+"""How weights get to engines in other processes: by files in shared memory, or by the place of a GPU's memory.
+
+vLLM has a weight-transfer API of its own. Its sending half has to be imported into the trainer, which is to stay free of
+vLLM; its receiving half loads tensors layer by layer, as ``vllm_worker`` does, for files and tied heads on CPU too.
+"""
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -15,21 +16,19 @@ from torch import Tensor
 from torch.multiprocessing.reductions import reduce_tensor
 
 from atgrpo.engines.base import EngineError
-from atgrpo.engines.common import SHARED_MEMORY
+from atgrpo.scratch import ScratchFolder, places, remove_leftovers
 
-PREFIX = "atgrpo-weights-"
 FILE = "weights.safetensors"
 
 
 class WeightFiles:
     """Writes files, each in a folder of its own, and takes them away again.
 
-    A folder is locked while its process lives. What killed processes left behind is therefore known, in whatever
-    container they ran, and is removed here at start.
+    What killed processes left behind is removed at start.
     """
 
     def __init__(self) -> None:
-        self._locks: dict[str, int] = {}
+        self._folders: dict[str, ScratchFolder] = {}
         remove_leftovers()
 
     def write(self, weights: Iterable[tuple[str, Tensor]]) -> str:
@@ -41,65 +40,41 @@ class WeightFiles:
         from safetensors.torch import save_file
 
         tensors: dict[str, Tensor] = {}
-        places: set[int] = set()
+        seen: set[int] = set()
         for name, tensor in weights:
             kept = tensor.detach().cpu().contiguous()
-            tensors[name] = kept.clone() if kept.data_ptr() in places else kept  # a tied weight must not be shared
-            places.add(kept.data_ptr())
+            tensors[name] = kept.clone() if kept.data_ptr() in seen else kept  # a tied weight must not be shared
+            seen.add(kept.data_ptr())
         size = sum(tensor.nbytes for tensor in tensors.values())
         place = _place(size)
         try:
-            folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=place))
+            folder = ScratchFolder("weights", place)
         except OSError as error:
             raise EngineError(f"weights of {size / 2**20:.0f} MiB could not be written to {place}: {error}") from error
-        file = folder / FILE
-        self._locks[str(file)] = os.open(folder, os.O_RDONLY)
+        file = folder.path / FILE
+        self._folders[str(file)] = folder
         try:
-            fcntl.flock(self._locks[str(file)], fcntl.LOCK_EX)
             save_file(tensors, file.with_suffix(".part"))
             file.with_suffix(".part").rename(file)
         except Exception as error:  # safetensors wraps what the system says in a class of its own
             self.remove(str(file))
-            raise EngineError(f"weights of {size / 2**20:.0f} MiB could not be written to {folder}: {error}") from error
+            raise EngineError(f"weights of {size / 2**20:.0f} MiB could not be written to {place}: {error}") from error
         return str(file)
 
     def remove(self, path: str) -> None:
         """Takes a file away; a process that has it open can still read it."""
-        shutil.rmtree(Path(path).parent, ignore_errors=True)
-        os.close(self._locks.pop(path))
+        self._folders.pop(path).remove()
 
     def close(self) -> None:
         """Takes all files away."""
-        for path in list(self._locks):
+        for path in list(self._folders):
             self.remove(path)
 
 
-def remove_leftovers() -> None:
-    """Removes the folders whose process is dead."""
-    for folder in (folder for place in _places() for folder in place.glob(f"{PREFIX}*")):
-        try:
-            lock = os.open(folder, os.O_RDONLY)
-        except OSError:  # another user's, or just taken away
-            continue
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Its owner may be about to lock an empty one.
-            if any(folder.iterdir()):
-                shutil.rmtree(folder, ignore_errors=True)
-        except OSError:
-            pass  # its owner lives
-        finally:
-            os.close(lock)
-
-
-def _places() -> list[Path]:
-    return [place for place in (SHARED_MEMORY, Path(tempfile.gettempdir())) if place.is_dir()]
-
-
 def _place(size: int) -> Path:
-    places = _places()
+    candidates = places()
     # Headers and whole pages take a little more than the tensors.
-    return next((place for place in places if shutil.disk_usage(place).free > 1.05 * size + 2**20), places[-1])
+    return next((place for place in candidates if shutil.disk_usage(place).free > 1.05 * size + 2**20), candidates[-1])
 
 
 def handle(tensor: Tensor) -> tuple[Callable[..., Tensor], Any]:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
-import tempfile
 import warnings
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -21,6 +18,7 @@ from atgrpo.policies.packed import Attention, Dtype, PackedLM, PackedPolicy, Tok
 from atgrpo.policies.quantized import dequantized_folder, never_repack, nf4
 from atgrpo.policies.sharding import full, reshard
 from atgrpo.policies.sources import model_folder
+from atgrpo.scratch import ScratchFolder
 from atgrpo.types import Minibatch
 
 
@@ -75,8 +73,8 @@ class LoRAPolicy(PackedPolicy):
         super().__init__(base.folder, base, logits_chunk=logits_chunk, trainable=trainable)
         self.name = name
         self.config = base.add(name, r, alpha, target_modules, trainable, seed)
-        self.adapter = Path(tempfile.mkdtemp(prefix="atgrpo-adapter-"))
-        weakref.finalize(self, shutil.rmtree, self.adapter, ignore_errors=True)
+        self._scratch = ScratchFolder("adapter")
+        self.adapter = self._scratch.path
         self._write_adapter(self.adapter)
 
     def forward(self, batch: Minibatch, temperature: float, *, entropy_grad: bool = False) -> TokenScores:

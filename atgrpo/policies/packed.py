@@ -22,6 +22,10 @@ Attention = Literal["sdpa", "eager"]
 Dtype = Literal["float32", "bfloat16"]
 
 
+class PolicyError(ValueError):
+    """A policy refuses its settings or its model; the message names the policy."""
+
+
 class TokenScores(NamedTuple):
     """What the policy says of a minibatch's tokens; 0 where ``loss_mask`` is False.
 

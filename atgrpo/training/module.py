@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from atgrpo.functional.kl import kl_loss
 from atgrpo.functional.losses import MismatchMode, aggregate, mismatch_weights, ppo_clip_loss
-from atgrpo.policies.packed import PackedPolicy, TokenScores
+from atgrpo.policies.packed import PackedPolicy, PolicyError, TokenScores
 from atgrpo.policies.sharding import Sharding, full
 from atgrpo.ranks import Ranks
 from atgrpo.training.checkpoints import CheckpointError
@@ -88,12 +88,19 @@ class MultiPolicyModule(L.LightningModule):
         return Ranks.current()
 
     def configure_model(self) -> None:
-        """Builds the policies once, and shards them where the strategy has a mesh; Lightning calls it several times."""
+        """Builds the policies once, and shards them where the strategy has a mesh; Lightning calls it several times.
+
+        Raises:
+            PolicyError: a policy refuses its settings or its model.
+        """
         if self.policies:
             return
         for name, build in self._builders.items():
             reference = {"reference": True} if self.loss.kl else {}
-            self.policies[name] = build(name=name, peers=self.policies, **reference)
+            try:
+                self.policies[name] = build(name=name, peers=self.policies, **reference)
+            except ValueError as error:
+                raise PolicyError(f"policies.{name}: {error}") from error
         for name in self.policies:
             if self.sharding is not None:
                 self._policy(name).shard(self.sharding)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from atgrpo.quiet import LOST_PROCESS
 from atgrpo.training.checkpoints import read_checkpoint
 from tests.cli.test_resume import assert_equal
 
@@ -147,12 +148,12 @@ def test_a_quantised_base_adapters_8_bit_optimisers_and_a_reference_go_on_in_one
     assert any(values["state1"].dtype == torch.uint8 for values in moments.values())
 
 
-def engines(session: int) -> list[int]:
-    """Process ids of the engines of a run."""
+def members(session: int, command: bytes) -> list[int]:
+    """Processes of a run whose command line has this in it: its engines or its ranks."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if os.getsid(int(folder.name)) == session and b"process_child" in (folder / "cmdline").read_bytes():
+            if os.getsid(int(folder.name)) == session and command in (folder / "cmdline").read_bytes():
                 found.append(int(folder.name))
         except (ProcessLookupError, FileNotFoundError):
             continue
@@ -164,11 +165,26 @@ def test_an_engine_that_is_lost_is_started_again_and_nothing_changes(two: tuple[
     while not iterations(tmp_path):
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.02)
-    os.kill(max(engines(process.pid)), signal.SIGKILL)
+    os.kill(max(members(process.pid, b"process_child")), signal.SIGKILL)
     out = finish(process)
     assert "died, exit code -9" in out
     root, _ = two
     assert_close(saved(tmp_path), saved(root))
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_is_killed_takes_the_other_along_in_one_line(rank: int, tmp_path: Path) -> None:
+    process = start(tmp_path, *TWO, until=400)
+    while not iterations(tmp_path):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.02)
+    ranks = members(process.pid, b"fit\0--config\0debug")
+    os.kill(next(pid for pid in ranks if (pid == process.pid) == (rank == 0)), signal.SIGKILL)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert out.count(f"error: {LOST_PROCESS}\n") == 1
+    assert "Traceback" not in out
+    assert not members(process.pid, b"")
 
 
 def test_one_interrupt_stops_all_ranks_after_the_iteration(tmp_path: Path) -> None:

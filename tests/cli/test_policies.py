@@ -54,3 +54,24 @@ def test_two_seeds_sample_different_things(tmp_path: Path) -> None:
     first = run(tmp_path, "one", 1, LETTERS, "seed=1", "data.seed=0")
     second = run(tmp_path, "two", 1, LETTERS, "seed=2", "data.seed=0")
     assert not same(weights(first, "a"), weights(second, "a"))
+
+
+def test_a_policy_that_refuses_its_settings_is_one_line_and_no_run(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fit", "--config", "debug", *SETTINGS, "policy=lora", "policy.r=0", f"run.root={tmp_path}"]) == 2
+    assert "error: policies.a: r: got 0, expected 1 or more\n" in capfd.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_adapters_are_not_laid_on_another_base_or_at_another_scale(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lora = ["policy=lora", "policy.model=tiny"]
+    run(tmp_path, "adapters", 1, LETTERS, *lora)
+    capfd.readouterr()
+    common = ["--config", "debug", *SETTINGS, LETTERS, *lora, f"run.root={tmp_path}"]
+    assert main(["fit", *common, "--resume", "last", "iterations=2", "policy.alpha=8"]) == 2
+    assert "error: policies.a.alpha: got 8, expected the 32 of the run in " in capfd.readouterr().err
+    assert main(["evaluate", *common, "--checkpoint", "last", "--problems", "1", "policy.quantize=4bit"]) == 2
+    assert "error: policies.a.quantize: got 4bit, expected the None of the run in " in capfd.readouterr().err

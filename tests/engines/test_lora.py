@@ -158,7 +158,7 @@ def test_prefixes_that_the_old_adapter_computed_are_not_found_and_the_others_are
 def test_two_hundred_pushes_leave_three_adapters_and_no_file(
     vllm_lora: VLLMEngine, policies: Mapping[str, LoRAPolicy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("atgrpo.engines.common.SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr("atgrpo.scratch.SHARED_MEMORY", tmp_path)
     [llm] = vllm_lora._llms.values()
     weights = dict(policies["a"].export_weights())
     for _ in range(200):

@@ -81,6 +81,8 @@ class IterationCheckpoint(Checkpoint):
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Saves what is finished and not yet saved, where all ranks stand between two iterations."""
         data = trainer.datamodule
+        if data is None:  # the processes of the run could not be started
+            return
         together = data.ranks.size == 1 or isinstance(exception, AgreedError)
         if data.between_iterations and together and data.finished > self._saved:
             self._save(trainer, data.finished)

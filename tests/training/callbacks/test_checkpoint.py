@@ -141,6 +141,13 @@ def test_what_is_finished_and_not_yet_due_is_saved_when_the_run_fails(tmp_path: 
     assert (tmp_path / "iteration_00003" / "meta.json").stat().st_mtime_ns == stamp
 
 
+def test_a_run_whose_processes_could_not_be_started_has_nothing_to_save(tmp_path: Path) -> None:
+    checkpoint, trainer = checkpoint_in(tmp_path), FakeTrainer()
+    trainer.datamodule = None
+    checkpoint.on_exception(trainer, None, BlockingIOError())
+    assert numbers(tmp_path) == []
+
+
 def test_of_several_ranks_a_failure_is_saved_only_where_all_stand_at_the_same_point(tmp_path: Path) -> None:
     checkpoint, trainer = checkpoint_in(tmp_path, every=5), FakeTrainer()
     run(checkpoint, trainer, range(1, 3))
