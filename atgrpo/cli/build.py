@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -36,6 +36,7 @@ from atgrpo.training.module import MultiPolicyModule
 from atgrpo.training.say import say
 from atgrpo.training.schedule import Schedule
 from atgrpo.training.team import Team, check_roles
+from atgrpo.training.warm_start import Task, WarmStart
 
 TRAINER_SETTINGS = {
     "accelerator",
@@ -69,6 +70,7 @@ class Parts:
     loss: LossSettings
     schedule: Schedule
     group_filter: GroupFilter
+    warm_start: WarmStart
     heldout: L.Callback | None
     samples: L.Callback | None
     checkpoint: IterationCheckpoint
@@ -79,7 +81,7 @@ class Parts:
         """The LightningModule; policies are loaded by its ``configure_model``."""
         c = self.config
         return MultiPolicyModule(
-            policies={name: make(node) for name, node in c.policies.items()},
+            policies={name: make({**node, "model": model}) for name, node, model in self._models()},
             optimizers={name: make(node) for name, node in c.optimizers.items()},
             schedule=self.schedule,
             total_steps=c.iterations * self.batching.steps_per_iteration,
@@ -88,13 +90,26 @@ class Parts:
             temperature=self.sampler.temperature,
         )
 
+    def _models(self) -> Iterator[tuple[str, Any, str]]:
+        """(policy, its settings, the model that it starts from)."""
+        c = self.config
+        nodes: dict[str, Any] = {name: OmegaConf.to_container(node) for name, node in c.policies.items()}
+        description = OmegaConf.to_yaml({key: c[key] for key in ("env", "data", "agents", "chat_template")})
+        task = Task(self.environment, self.data, c.agents, self.sampler, c.chat_template, description)
+        for name, node in nodes.items():
+            alike = frozenset(other for other in nodes if nodes[other]["model"] == node["model"])
+            try:
+                yield name, node, self.warm_start.folder(node["model"], alike, task)
+            except ValueError as error:
+                raise ConfigError(str(error)) from error
+
     @property
     def gpus(self) -> int:
         """GPUs of an engine, where that is vLLM."""
         return int(self.config.engine.get("vllm", {}).get("tensor_parallel_size", 1))
 
-    def start_team(self, policies: Mapping[str, Any]) -> Team:
-        """Starts the engine for ``policies``."""
+    def start_team(self, policies: Mapping[str, Any], only: Sequence[str] | None = None) -> Team:
+        """Starts the engine for ``policies``; ``only`` some of the roles play, if given."""
         c = self.config
         start = time.perf_counter()
         ranks = Ranks.current()
@@ -107,7 +122,7 @@ class Parts:
         team = Team(
             engine=engine,
             environment=self.environment,
-            agents=dict(c.agents),
+            agents={role: policy for role, policy in c.agents.items() if only is None or role in only},
             policies=policies,
             max_prompt_tokens=c.max_prompt_tokens,
             workers=c.workers,
@@ -174,6 +189,7 @@ def build(config: DictConfig) -> Parts:
                     "loss",
                     "schedule",
                     "group_filter",
+                    "warm_start",
                     "heldout",
                     "samples",
                     "checkpoint",

@@ -125,10 +125,9 @@ def export(args: argparse.Namespace) -> None:
 def _configuration(args: argparse.Namespace) -> tuple[Path, DictConfig]:
     recipe = find_recipe(args.config)
     config = load(recipe, args.overrides)
-    if only := getattr(args, "agents", None):
-        if unknown := [agent for agent in only if agent not in config.agents]:
-            raise ConfigError(f"--agents: got {unknown[0]}, expected some of {', '.join(config.agents)}")
-        config.agents = {agent: policy for agent, policy in config.agents.items() if agent in only}
+    only = getattr(args, "agents", None) or []
+    if unknown := [agent for agent in only if agent not in config.agents]:
+        raise ConfigError(f"--agents: got {unknown[0]}, expected some of {', '.join(config.agents)}")
     return recipe, config
 
 
@@ -136,7 +135,7 @@ def _configuration(args: argparse.Namespace) -> tuple[Path, DictConfig]:
 def _team(args: argparse.Namespace) -> Iterator[tuple[Parts, Team]]:
     recipe, config = _configuration(args)
     parts = build(config)
-    team = parts.start_team(_policies(parts, config, recipe, args.checkpoint))
+    team = parts.start_team(_policies(parts, config, recipe, args.checkpoint), getattr(args, "agents", None))
     try:
         team.push()
         yield parts, team

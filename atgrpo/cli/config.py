@@ -50,6 +50,7 @@ class Config:
     advantage: Any = None
     policy: Any = None
     policies: dict[str, Any] = field(default_factory=dict)
+    warm_start: Any = None
     engine: Any = None
     engine_process: Any = None
     optimizer: Any = None

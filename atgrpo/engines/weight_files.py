@@ -1,7 +1,7 @@
 """How weights get to engines in other processes: by files in shared memory, or by the place of a GPU's memory.
 
-vLLM has a weight-transfer API of its own. Its sending half has to be imported into the trainer, which is to stay free of
-vLLM; its receiving half loads tensors layer by layer, as ``vllm_worker`` does, for files and tied heads on CPU too.
+vLLM has a weight-transfer API of its own. Its sending half has to be imported into the trainer, which is to stay free
+of vLLM; its receiving half loads tensors layer by layer, as ``vllm_worker`` does, for files and tied heads on CPU too.
 """
 
 from __future__ import annotations

@@ -38,6 +38,10 @@ class Environment(ABC):
     def step(self, agent: str, action: Action) -> StepResult:
         """Applies the action and rewards it. A judge that crashes gives None rewards, never 0."""
 
+    def demonstrate(self, agent: str) -> str | None:
+        """A good response of ``agent`` to this state, for a warm start. None: the task has none to show."""
+        return None
+
     @property
     @abstractmethod
     def done(self) -> bool:
