@@ -12,6 +12,7 @@ from pathlib import Path
 from torch import Tensor
 
 from atgrpo.engines.base import EngineError
+from atgrpo.scratch import ScratchFolder, places
 from atgrpo.types import Request
 
 HEAD = "lm_head.weight"

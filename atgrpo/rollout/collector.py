@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from tqdm import tqdm
 
 from atgrpo.engines.base import Engine, EngineLostError, Restartable
 from atgrpo.envs.base import Environment
-from atgrpo.rollout.samplers import Sampler
-from atgrpo.rollout.walk import Episode, Growth
+from atgrpo.rollout.endpoint_calls import Answer, Calls
+from atgrpo.rollout.samplers import Growing, Sampler
+from atgrpo.rollout.walk import Episode
 from atgrpo.types import Completion, Message, Request, Rollout, Sample
 
 Render = Callable[[str, Sequence[Message]], tuple[int, ...]]
@@ -70,6 +72,9 @@ class Collector:
                 kept_before = len(done)
                 self.engine.restart()
                 tqdm.write(f"{error}; started again, {len(samples) - len(done)} of {len(samples)} trees are grown anew")
+            finally:
+                for growth in growths.values():
+                    growth.close()  # threads that wait for an answer are told
         return [done[i] for i in range(len(samples))]
 
     def _drive(self, drive: _Drive) -> None:
@@ -96,52 +101,66 @@ class _Open:
 @dataclass
 class _Drive:
     engine: Engine
-    growths: Mapping[int, Growth[Rollout]]
+    growths: Mapping[int, Growing]
     on_done: Callable[[], object]
     results: dict[int, Rollout]
+    pool: ThreadPoolExecutor | None = None
     open: dict[int, _Open] = field(default_factory=dict)
-    tickets: dict[int, tuple[int, int]] = field(default_factory=dict)
+    tickets: dict[int, Answer] = field(default_factory=dict)
+    running: dict[Future[Any], int] = field(default_factory=dict)
+    """What is done somewhere else -> the growth that goes on then."""
     issued: int = 0
 
     def run(self, pool: ThreadPoolExecutor | None) -> None:
         """To the end of every growth, into ``results``."""
-        running: dict[Future[list[Request] | Rollout], int] = {}
-
-        def advance(i: int, replies: list[list[Completion]] | None) -> None:
-            if pool is None:
-                self._take(i, _send(self.growths[i], replies))
-            else:
-                running[pool.submit(_send, self.growths[i], replies)] = i
-
+        self.pool = pool
         for i in self.growths:
-            advance(i, None)
-        while self.tickets or running:
+            self._advance(i, None)
+        while self.tickets or self.running:
             if self.tickets:
                 for ticket, completions in self.engine.step():
-                    i, slot = self.tickets.pop(ticket)
-                    waiting = self.open[i]
-                    waiting.replies[slot] = completions
-                    waiting.missing -= 1
-                    if not waiting.missing:
-                        advance(i, self.open.pop(i).replies)
+                    self.tickets.pop(ticket)(completions)
             # The engine has work: only look at what is ready. It has none: wait for a tree to ask for something.
-            finished, _ = wait(running, timeout=0 if self.tickets else None, return_when=FIRST_COMPLETED)
+            finished, _ = wait(self.running, timeout=0 if self.tickets else None, return_when=FIRST_COMPLETED)
             for future in finished:
-                self._take(running.pop(future), future.result())
+                self._take(self.running.pop(future), future.result())
 
-    def _take(self, i: int, outcome: list[Request] | Rollout) -> None:
+    def _advance(self, i: int, replies: list[list[Completion]] | None) -> None:
+        if self.pool is None:
+            self._take(i, _send(self.growths[i], replies))
+        else:
+            self.running[self.pool.submit(_send, self.growths[i], replies)] = i
+
+    def _take(self, i: int, outcome: list[Request] | Calls | Rollout) -> None:
         if isinstance(outcome, Rollout):
             self.results[i] = outcome
             self.on_done()
-            return
-        self.open[i] = _Open([[]] * len(outcome), len(outcome))
-        for slot, request in enumerate(outcome):
-            self.tickets[self.issued] = (i, slot)
-            self.engine.submit(self.issued, request)
-            self.issued += 1
+        elif isinstance(outcome, Calls):
+            for request, answer in outcome.take():
+                self._submit(request, answer)
+            if outcome.ended:
+                self._advance(i, None)
+            else:
+                self.running[outcome.news()] = i
+        else:
+            self.open[i] = _Open([[]] * len(outcome), len(outcome))
+            for slot, request in enumerate(outcome):
+                self._submit(request, partial(self._answer, i, slot))
+
+    def _submit(self, request: Request, answer: Answer) -> None:
+        self.tickets[self.issued] = answer
+        self.engine.submit(self.issued, request)
+        self.issued += 1
+
+    def _answer(self, i: int, slot: int, completions: list[Completion]) -> None:
+        waiting = self.open[i]
+        waiting.replies[slot] = completions
+        waiting.missing -= 1
+        if not waiting.missing:
+            self._advance(i, self.open.pop(i).replies)
 
 
-def _send(growth: Growth[Rollout], replies: Any) -> list[Request] | Rollout:
+def _send(growth: Growing, replies: Any) -> list[Request] | Calls | Rollout:
     try:
         return growth.send(replies)
     except StopIteration as end:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from atgrpo.rollout.credit import ParallelCredit, trajectory_credits
-from atgrpo.rollout.samplers import SamplerSettings, make_turn, mean, padded_success
-from atgrpo.rollout.walk import Episode, Growth, Walk, together, uncredited
+from atgrpo.rollout.samplers import Growing, SamplerSettings, make_turn, mean, padded_success
+from atgrpo.rollout.walk import Episode, Path, Walk, together, uncredited
 from atgrpo.types import Rollout
 
 
@@ -36,7 +37,7 @@ class ParallelSampler(SamplerSettings):
         """N."""
         return self.trajectories
 
-    def grow(self, episode: Episode) -> Growth[Rollout]:
+    def grow(self, episode: Episode) -> Growing:
         """All trajectories of one prompt."""
         stages = self.stages(tuple(episode.agents))
         walks = [
@@ -44,6 +45,9 @@ class ParallelSampler(SamplerSettings):
             for i in range(self.trajectories)
         ]
         paths = yield from together([walk.grow(episode.env, stages) for walk in walks])
+        return self._rollout(episode, paths)
+
+    def _rollout(self, episode: Episode, paths: Sequence[Path]) -> Rollout:
         turns = tuple(
             make_turn(episode, node, node.pick, credit, selected=True)
             for path in paths

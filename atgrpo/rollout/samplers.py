@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from atgrpo.rollout.walk import Candidate, Episode, Growth, Node, Path, Stage
-from atgrpo.types import Rewards, Rollout, Sampling, Turn, TurnKey
+from atgrpo.rollout.endpoint_calls import Calls
+from atgrpo.rollout.walk import Candidate, Episode, Node, Path, Stage
+from atgrpo.types import Completion, Request, Rewards, Rollout, Sampling, Turn, TurnKey
+
+Growing = Generator[list[Request] | Calls, list[list[Completion]], Rollout]
+"""A ``Growth`` of a rollout that may also let threads of its own ask."""
 
 
 class Sampler(Protocol):
     """Grows one rollout from one sample. Evaluation and the dry run also need what ``SamplerSettings`` has."""
 
-    def grow(self, episode: Episode) -> Growth[Rollout]: ...
+    def grow(self, episode: Episode) -> Growing: ...
 
 
 @dataclass(frozen=True, kw_only=True)

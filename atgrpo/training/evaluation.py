@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -42,12 +42,15 @@ class Score:
 
 def evaluation_sampler(training: SamplerSettings, mode: Mode) -> ParallelSampler:
     """One trajectory per problem with the training's turns, order and lengths; greedy at temperature 0."""
+    temperature = 0.0 if mode == "greedy" else training.temperature
+    if isinstance(training, ParallelSampler):
+        return replace(training, trajectories=1, temperature=temperature)
     return ParallelSampler(
         turns=training.turns,
         order=training.order,
         alpha=training.alpha,
         max_tokens=training.max_tokens,
-        temperature=0.0 if mode == "greedy" else training.temperature,
+        temperature=temperature,
         trajectories=1,
     )
 

@@ -1,0 +1,103 @@
+"""A team that is written elsewhere, with any client of an OpenAI-compatible endpoint; needs ``sampler=endpoint``."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+from types import MappingProxyType
+from typing import Any, NoReturn, Self
+
+from atgrpo.envs.base import Environment
+from atgrpo.types import Action, Observation, Sample, StepResult
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """What one play hands to its clients. The ``model`` of a chat completion names the role that answers."""
+
+    base_url: str
+    api_key: str
+    """Of this play alone; void once it has returned."""
+    seed: int
+    """For the play's own draws: equal in a resumed run, whatever else is played."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a play came to, where one number does not say it all."""
+
+    team: float | None
+    """The team's reward. None: it could not be judged, and nothing is learned from the play."""
+    local: Mapping[str, float | None] = field(default_factory=lambda: MappingProxyType({}))
+    """Id of a chat completion -> what that call earned; 0 for those that are not named, None for an unjudged one."""
+    success: float | None = None
+    """How far the goal was reached, 0 to 1, for the reports; the team's reward where None."""
+
+
+Play = Callable[[Client, Sample], float | Result | Awaitable[float | Result]]
+"""Lets the team work on one sample and says how good it was."""
+
+
+class External(Environment):
+    """The function that plays, and what it returned. Agents, prompts and their order are all its own.
+
+    Args:
+        roles: The roles that it calls by ``model``.
+        play: The function, plain or async. It runs in several threads at once.
+    """
+
+    def __init__(self, roles: Sequence[str], play: Play) -> None:
+        self.roles = tuple(roles)  # type: ignore[misc]  # the class of a task written elsewhere knows none
+        self.play = play
+        self._success: float | None = None
+
+    def reset(self, sample: Sample) -> None:
+        """Nothing is played yet."""
+        self._success = None
+
+    def ended(self, result: Result) -> Self:
+        """The state after a play."""
+        after = copy.copy(self)
+        success = result.team if result.success is None else result.success
+        after._success = math.nan if success is None else success
+        return after
+
+    def observe(self, agent: str) -> Observation:
+        """Refused, as are ``parse`` and ``step``: only the endpoint knows what is asked and when."""
+        _refuse()
+
+    def parse(self, agent: str, text: str) -> Action:
+        _refuse()
+
+    def step(self, agent: str, action: Action) -> StepResult:
+        _refuse()
+
+    @property
+    def done(self) -> bool:
+        """It was played."""
+        return self._success is not None
+
+    @property
+    def success(self) -> float:
+        """That of the play; NaN before it, and where it was not judged."""
+        return math.nan if self._success is None else self._success
+
+
+def as_result(value: Any) -> Result:
+    """What a play returned, checked.
+
+    Raises:
+        ValueError: neither a finite number nor a Result of such numbers.
+    """
+    result = value if isinstance(value, Result) else Result(team=value)
+    numbers: list[Any] = [result.team, result.success, *result.local.values()]
+    if value is None or any(n is not None and not (isinstance(n, Real) and math.isfinite(n)) for n in numbers):
+        raise ValueError(f"play returned {value!r:.200}, expected a finite number, or a Result of such and of None")
+    return result
+
+
+def _refuse() -> NoReturn:
+    raise ValueError("env=external got a sampler that steps through turns, expected sampler=endpoint")
