@@ -100,6 +100,7 @@ class StepResult:
     done: bool
     """The episode is over."""
     info: Mapping[str, Any] = field(default_factory=dict)
+    """Anything about the step; numbers and truth values become metrics of the agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,8 @@ class Turn:
     """Number of the group it was scored in, set by the advantage callback; None means excluded."""
     advantage: float | None = None
     """Set by the advantage callback; None afterwards means excluded."""
+    info: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that the environment gave for this step, for metrics."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,9 @@ Row = tuple[str, int, Mapping[str, Any]]
 class _Rows(TaskData):
     """Rows with a prompt and an answer column; the others become ``meta``."""
 
-    def __init__(self, heldout: str | None, heldout_fraction: float | None, prompt: str, answer: str) -> None:
+    def __init__(
+        self, heldout: str | None, heldout_fraction: float | None, prompt: str, answer: str, scorable_only: bool
+    ) -> None:
         if heldout is not None and heldout_fraction is not None:
             raise ValueError("heldout and heldout_fraction got both, expected at most one")
         if heldout is None and heldout_fraction is None:
@@ -34,6 +36,7 @@ class _Rows(TaskData):
         if heldout_fraction is not None and not 0 < heldout_fraction < 1:
             raise ValueError(f"heldout_fraction got {heldout_fraction}, expected a number between 0 and 1")
         self._fraction, self._prompt, self._answer = heldout_fraction, prompt, answer
+        self._scorable_only = scorable_only
         self._splits: dict[str, Sequence[Sample]] = {}
 
     @abstractmethod
@@ -77,13 +80,10 @@ class _Rows(TaskData):
         refused: list[str] = []
         source: str = name
         for source, number, row in self._rows(name):
-            prompt, answer = (
-                self._cell(self._prompt, source, number, row),
-                self._cell(self._answer, source, number, row),
-            )
-            gold = scorable_gold(answer)
+            prompt = self._cell(self._prompt, source, number, row)
+            gold = self._gold(source, number, row)
             if gold is None:
-                refused.append(f"{answer[-40:]!r} at {source}:{number}")
+                refused.append(f"{str(row[self._answer]).strip()[-40:]!r} at {source}:{number}")
                 continue
             meta = {key: value for key, value in row.items() if key not in (self._prompt, self._answer)}
             samples.append(Sample(f"{name}-{number}", prompt, gold, meta))
@@ -102,6 +102,12 @@ class _Rows(TaskData):
                 refused[0],
             )
         return samples
+
+    def _gold(self, source: str, number: int, row: Mapping[str, Any]) -> str | None:
+        """What the row's answer is; None if it cannot be judged."""
+        if self._scorable_only:
+            return scorable_gold(self._cell(self._answer, source, number, row))
+        return "" if row.get(self._answer) is None else str(row[self._answer]).strip()
 
     @staticmethod
     def _cell(column: str, source: str, number: int, row: Mapping[str, Any]) -> str:
@@ -123,6 +129,8 @@ class JsonLines(_Rows):
             if neither is given.
         prompt: Column of the problem.
         answer: Column of the gold answer: a plain answer, a solution with a box, or one that ends in ``#### 42``.
+        scorable_only: Refuse rows whose answer is no number or expression. False takes any answer as it stands, also
+            none, for tasks that judge by something else.
     """
 
     def __init__(
@@ -132,8 +140,9 @@ class JsonLines(_Rows):
         heldout_fraction: float | None = None,
         prompt: str = "prompt",
         answer: str = "answer",
+        scorable_only: bool = True,
     ) -> None:
-        super().__init__(None if heldout is None else str(heldout), heldout_fraction, prompt, answer)
+        super().__init__(None if heldout is None else str(heldout), heldout_fraction, prompt, answer, scorable_only)
         # Absolute at once: the run may change its folder before the file is read.
         self._files = {
             "train": Path(train).absolute(),
@@ -171,6 +180,7 @@ class HubDataset(_Rows):
         config: Configuration name (GSM8K: ``main``).
         prompt: Column of the problem.
         answer: Column of the gold answer.
+        scorable_only: As in ``JsonLines``.
     """
 
     def __init__(
@@ -182,8 +192,9 @@ class HubDataset(_Rows):
         config: str | None = None,
         prompt: str = "question",
         answer: str = "answer",
+        scorable_only: bool = True,
     ) -> None:
-        super().__init__(heldout, heldout_fraction, prompt, answer)
+        super().__init__(heldout, heldout_fraction, prompt, answer, scorable_only)
         local = Path(path).absolute()
         self._path, self._config = (str(local) if local.is_dir() else path), config
         self._names = {"train": train, "heldout": heldout}

@@ -89,6 +89,7 @@ def make_turn(
         rewards=rewards,
         done=candidate.result.done,
         selected=selected,
+        info={name: float(v) for name, v in candidate.result.info.items() if isinstance(v, int | float)},
     )
 
 

@@ -57,14 +57,20 @@ def _rewards(turns: Sequence[Turn]) -> dict[str, float]:
 
 
 def _agent(turns: Sequence[Turn]) -> dict[str, float]:
+    names = dict.fromkeys(name for t in turns for name in t.info)
+    info = {f"info/{name}": mean(t.info.get(name) for t in turns) for name in names}
     lengths = [float(len(t.completion.token_ids)) for t in turns]
-    return _rewards(turns) | {
-        "missing_rewards": mean(t.rewards.credit is None for t in turns),
-        "response_length": mean(lengths),
-        "response_length_max": max(lengths),
-        "truncated": mean(t.completion.finish_reason == "length" for t in turns),
-        "prompt_length": mean(float(len(t.prompt_ids)) for t in turns),
-    }
+    return (
+        _rewards(turns)
+        | info
+        | {
+            "missing_rewards": mean(t.rewards.credit is None for t in turns),
+            "response_length": mean(lengths),
+            "response_length_max": max(lengths),
+            "truncated": mean(t.completion.finish_reason == "length" for t in turns),
+            "prompt_length": mean(float(len(t.prompt_ids)) for t in turns),
+        }
+    )
 
 
 def _groups(turns: Sequence[Turn]) -> dict[str, float]:

@@ -160,3 +160,10 @@ def test_a_folder_that_datasets_can_read(tmp_path: Path, monkeypatch: pytest.Mon
     write(tmp_path / "folder" / "train.jsonl", rows(40))
     data = HubDataset(str(tmp_path / "folder"), heldout_fraction=0.5, prompt="prompt")
     assert len(data.split("train")) + len(data.split("heldout")) == 40
+
+
+def test_answers_that_are_words_or_missing_are_taken_as_they_stand_where_wanted(tmp_path: Path) -> None:
+    file = tmp_path / "words.jsonl"
+    file.write_text('{"prompt": "a", "answer": " (1,2) "}\n{"prompt": "b"}\n{"prompt": "c", "answer": "#### 7"}\n')
+    data = JsonLines(file, write(tmp_path / "other.jsonl", rows(1)), scorable_only=False)
+    assert [sample.answer for sample in data.split("train")] == ["(1,2)", "", "#### 7"]

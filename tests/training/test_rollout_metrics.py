@@ -81,3 +81,15 @@ def test_nothing_played_gives_no_agent_and_no_group_metrics() -> None:
     assert out["rollout/success"] == 0.0
     assert math.isnan(out["rollout/turns_per_tree"])
     assert not any(name.startswith(("group/", "turn_")) for name in out)
+
+
+def test_what_an_environment_says_of_its_steps_is_averaged_over_those_that_say_it() -> None:
+    turns = [
+        replace(make_turn(branch=0), info={"tool": 1.0}),
+        replace(make_turn(branch=1), info={"tool": 0.0, "found": 0.5}),
+        make_turn(branch=2),
+        make_turn(agent="b"),
+    ]
+    out = rollout_metrics([make_rollout(*turns)])
+    assert (out["rollout/a/info/tool"], out["rollout/a/info/found"]) == (0.5, 0.5)
+    assert not any(name.startswith("rollout/b/info") for name in out)
