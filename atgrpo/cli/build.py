@@ -25,7 +25,6 @@ from atgrpo.rollout.parallel import ParallelSampler
 from atgrpo.training.callbacks.advantage import AdvantageCallback
 from atgrpo.training.callbacks.checkpoint import IterationCheckpoint
 from atgrpo.training.callbacks.console import Console
-from atgrpo.training.callbacks.grpo import GRPO
 from atgrpo.training.callbacks.metrics import IterationMetrics
 from atgrpo.training.callbacks.stop import GracefulStop
 from atgrpo.training.checkpoints import AnyRanksIO
@@ -228,8 +227,9 @@ def _check(parts: Parts) -> None:
     config, sampler = parts.config, parts.sampler
     if sampler.temperature <= 0:
         raise ValueError(f"sampler.temperature: got {sampler.temperature}, expected more than 0 to learn from")
-    if isinstance(parts.advantage, GRPO) and not isinstance(sampler, ParallelSampler):
-        raise ValueError("advantage=grpo got a tree, expected trajectories: use sampler=parallel")
+    if not isinstance(parts.advantage, AdvantageCallback):
+        raise ValueError(f"advantage: got a {type(parts.advantage).__name__}, expected an AdvantageCallback")
+    parts.advantage.check_sampler(sampler)
     if parts.batching.aggregation == "trajectory_mean" and not isinstance(sampler, ParallelSampler):
         raise ValueError("batching.aggregation=trajectory_mean got a tree, expected trajectories: use sampler=parallel")
     _check_lengths(config, sampler)

@@ -82,6 +82,114 @@ def leave_one_out_advantages(
     return _centred(rewards, groups, groups.count.double() / (groups.count - 1).clamp(min=1))
 
 
+def role_baseline_advantages(
+    returns: Float[Tensor, " N"], roles: Int[Tensor, " N"], baselines: Float[Tensor, " R"], *, decay: float
+) -> tuple[Float[Tensor, " N"], Float[Tensor, " R"]]:
+    """Each return against its role's moving average: ``A = R - b``, then ``b <- decay * b + (1 - decay) * R``.
+
+    Goes through the rows in order: a row is scored by the baseline that the rows before it left. ``roles`` are places
+    in ``baselines``. A NaN return gets NaN and moves nothing. Role-conditioned advantages, arXiv:2506.24119.
+
+    Returns:
+        The advantages and the baselines after the last row.
+
+    Raises:
+        ValueError: shapes do not fit, ``decay`` is not in [0, 1).
+    """
+    require_same_shape(returns=returns, roles=roles)
+    if not 0 <= decay < 1:
+        raise ValueError(f"decay: got {decay}, expected at least 0 and less than 1")
+    advantages, moved = torch.full_like(returns, torch.nan), baselines.clone()
+    for i in (~returns.isnan()).nonzero().flatten():
+        role = roles[i]
+        advantages[i] = returns[i] - moved[role]
+        moved[role] = decay * moved[role] + (1 - decay) * returns[i]
+    return advantages, moved
+
+
+def leaf_means(values: Float[Tensor, " N"], parents: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
+    """For each row of a forest the mean value of the leaves at or below it.
+
+    ``parents`` are row numbers, -1 for a root. Values of rows that are not leaves are not looked at. A leaf that is NaN
+    counts nowhere; a row with no other leaf below it is NaN. The mean of equal values is exactly that value.
+
+    Raises:
+        ValueError: shapes do not fit, a parent is no row, rows are their own ancestors.
+    """
+    require_same_shape(values=values, parents=parents)
+    n = len(values)
+    if bool(((parents < -1) | (parents >= n)).any()):
+        raise ValueError(f"parents: got a number outside of -1 to {n - 1}, expected a row, or -1 for a root")
+    above = parents
+    for _ in range(n):
+        if bool((above < 0).all()):
+            break
+        above = torch.where(above < 0, above, parents[above])
+    if bool((above >= 0).any()):
+        raise ValueError("parents: got rows that are their own ancestors, expected a forest")
+    row = (leaves(parents) & ~values.isnan()).nonzero().flatten()
+    value = values[row].double()
+    total, count = torch.zeros(n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
+    highest, lowest = torch.full_like(total, -torch.inf), torch.full_like(total, torch.inf)
+    while len(row):
+        total.index_add_(0, row, value)
+        count.index_add_(0, row, torch.ones_like(value))
+        highest.scatter_reduce_(0, row, value, "amax")
+        lowest.scatter_reduce_(0, row, value, "amin")
+        above = parents[row]
+        row, value = above[above >= 0], value[above >= 0]
+    means = (total / count).clamp(lowest, highest)
+    return torch.where(count > 0, means, torch.nan).to(values.dtype)
+
+
+def leaves(parents: Int[Tensor, " N"]) -> Bool[Tensor, " N"]:
+    """Rows of a forest that nothing has grown from."""
+    found = torch.ones(len(parents), dtype=torch.bool)
+    found[parents[parents >= 0]] = False
+    return found
+
+
+def tree_value_advantages(
+    rewards: Float[Tensor, " N"], parents: Int[Tensor, " N"], tree_ids: Int[Tensor, " N"]
+) -> Float[Tensor, " N"]:
+    """How much better a row's value is than its tree's and than its parent's: ``A = V - V_root + V - V_parent``.
+
+    V is the mean reward of the leaves below (``leaf_means``). The rows without a parent hang from the root of their
+    tree. A row whose own reward is missing gets NaN; what has grown from it still counts above it. All rewards of a
+    tree equal: exactly 0. TreeRL, arXiv:2506.11902, without its factor for steps that are trained once per leaf.
+    """
+    require_same_shape(rewards=rewards, parents=parents, tree_ids=tree_ids)
+    names, tree = torch.unique(tree_ids, return_inverse=True)
+    root = len(rewards) + tree
+    above = torch.where(parents < 0, root, parents)
+    nothing = rewards.new_full((len(names),), torch.nan)
+    values = leaf_means(torch.cat([rewards, nothing]), torch.cat([above, torch.full_like(names, -1)]))
+    own = values[: len(rewards)]
+    advantages = (own - values[root]) + (own - values[above])
+    return torch.where(rewards.isnan(), torch.nan, advantages)
+
+
+def tree_group_advantages(
+    rewards: Float[Tensor, " N"],
+    parents: Int[Tensor, " N"],
+    tree_ids: Int[Tensor, " N"],
+    prompt_ids: Int[Tensor, " N"],
+    *,
+    scale_by_std: bool,
+    eps: float,
+) -> Float[Tensor, " N"]:
+    """A leaf against the leaves of its prompt plus against those of its tree; other rows take the mean over theirs.
+
+    Both terms are those of ``group_relative_advantages``. A row whose own reward is missing gets NaN; what has grown
+    from it still counts. Tree-GRPO, arXiv:2509.21240.
+    """
+    ends = torch.where(leaves(parents), rewards, torch.nan)
+    of_prompt, of_tree = (
+        group_relative_advantages(ends, ids, scale_by_std=scale_by_std, eps=eps) for ids in (prompt_ids, tree_ids)
+    )
+    return torch.where(rewards.isnan(), torch.nan, leaf_means(of_prompt + of_tree, parents))
+
+
 def group_stats(
     rewards: Float[Tensor, " N"], group_ids: Int[Tensor, " N"], valid: Bool[Tensor, " N"] | None = None
 ) -> GroupStats:

@@ -38,6 +38,21 @@ def trajectory(turn: Turn) -> Hashable:
     return turn.key.tree, turn.key.branch
 
 
+def agent_trajectory(turn: Turn) -> Hashable:
+    """One agent's part of a trajectory of the parallel sampler."""
+    return turn.key.tree, turn.key.branch, turn.key.agent
+
+
+def anchor(turn: Turn) -> Hashable:
+    """The same agent before the same prompt, whichever trajectory of the prompt instance led there."""
+    return turn.key.tree, turn.key.agent, turn.prompt_ids
+
+
+def everything(turn: Turn) -> Hashable:
+    """All that was sampled."""
+    return ()
+
+
 def mixed_context_share(turns: Iterable[Turn]) -> float:
     """Share of the groups (``Turn.group``) whose members answered different prompts; 0 when there are no groups."""
     prompts: dict[int, set[tuple[int, ...]]] = defaultdict(set)

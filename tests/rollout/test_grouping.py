@@ -2,7 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from atgrpo.rollout.grouping import GroupKey, agent, agent_turn, mixed_context_share, prompt, trajectory, turn_number
+from atgrpo.rollout.grouping import (
+    GroupKey,
+    agent,
+    agent_trajectory,
+    agent_turn,
+    anchor,
+    everything,
+    mixed_context_share,
+    prompt,
+    trajectory,
+    turn_number,
+)
 from tests.rollout.helpers import make_turn
 
 BASE = make_turn()
@@ -16,6 +27,9 @@ BASE = make_turn()
         (turn_number, {"tree", "turn"}),
         (prompt, {"tree"}),
         (trajectory, {"tree", "branch"}),
+        (agent_trajectory, {"tree", "branch", "agent"}),
+        (anchor, {"tree", "agent", "prompt"}),
+        (everything, set()),
     ],
 )
 def test_a_key_tells_apart_exactly_what_it_names(key: GroupKey, told_apart_by: set[str]) -> None:

@@ -2,52 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
 from atgrpo.functional.advantages import group_ids_from_keys, group_relative_advantages
-from atgrpo.rollout.grouping import prompt, trajectory
-from atgrpo.training.callbacks.advantage import AdvantageCallback, credits_of, with_scores
+from atgrpo.rollout.grouping import GroupKey, prompt, trajectory
+from atgrpo.training.callbacks.advantage import AdvantageCallback, credits_of, with_scores, without_unscored
 from atgrpo.types import Rollout, Turn
 
 
-class GRPO(AdvantageCallback):
-    """Trajectories of a prompt against each other; needs ``sampler=parallel``.
+class OneVote(AdvantageCallback):
+    """``A = (R - mean) / (std + eps)`` over votes; the base of every estimator on returns of trajectories.
 
-    A trajectory's return is the mean credit of its steps, which under ``credit: outcome`` is the credit of each. A
-    trajectory with a step that could not be judged is left out, and none of its steps keeps a credit.
+    The turns of a trajectory, or of an agent in it, are one vote: its return R is the mean credit of its steps, which
+    under ``credit: outcome`` is the credit of each. A vote with a step that could not be judged is left out, and none
+    of its steps keeps a credit.
 
     Args:
-        scale_by_std: Divide by the standard deviation over the prompt's trajectories (ddof=1).
+        scale_by_std: Divide by the standard deviation over the group's votes (ddof=1).
         eps: Added to the standard deviation.
     """
+
+    needs = "parallel"
+    vote: GroupKey
+    """Turns that are one vote."""
+    key: GroupKey
+    """Votes that are one group."""
 
     def __init__(self, scale_by_std: bool = True, eps: float = 1e-6) -> None:
         self.estimate = partial(group_relative_advantages, scale_by_std=scale_by_std, eps=eps)
 
     def on_rollout_end(self, trainer: Any, pl_module: Any, rollouts: Sequence[Rollout]) -> list[Rollout]:
-        """Scores trajectories, then gives each of their turns the trajectory's advantage.
+        """Scores votes, then gives each of their turns the vote's advantage.
 
         Raises:
             ValueError: the rollouts are trees, which have no trajectories.
         """
-        turns = [turn for rollout in rollouts for turn in rollout.turns]
-        if any(not turn.selected for turn in turns):
-            raise ValueError("advantage=grpo got trees, expected trajectories: use sampler=parallel")
-        of_turn = group_ids_from_keys([trajectory(turn) for turn in turns])
-        n = int(of_turn.max()) + 1 if turns else 0
-        counts = torch.bincount(of_turn, minlength=n)
-        returns = torch.zeros(n, dtype=torch.float64).index_add_(0, of_turn, credits_of(turns)) / counts
-        prompts: dict[int, Hashable] = {int(i): prompt(turn) for i, turn in zip(of_turn, turns, strict=True)}
-        groups = group_ids_from_keys([prompts[i] for i in range(n)])
-        advantages = self.estimate(returns, groups)
-        scored = with_scores(rollouts, groups[of_turn].tolist(), advantages[of_turn].tolist())
-        return [replace(r, turns=tuple(map(_left_out_if_unscored, r.turns))) for r in scored]
+        turns = self.turns_of(rollouts)
+        groups, advantages = self.scores(turns)
+        return without_unscored(with_scores(rollouts, groups.tolist(), advantages.tolist()))
+
+    def scores(self, turns: Sequence[Turn]) -> tuple[Int[Tensor, " N"], Float[Tensor, " N"]]:
+        """(group, advantage) of each turn; NaN where its vote is left out."""
+        groups = group_ids_from_keys([type(self).key(turn) for turn in turns])
+        of_turn, returns = votes(turns, type(self).vote)
+        of_vote = torch.zeros(len(returns), dtype=torch.long).index_copy_(0, of_turn, groups)
+        return groups, self.estimate(returns, of_vote)[of_turn]
 
 
-def _left_out_if_unscored(turn: Turn) -> Turn:
-    return turn if turn.advantage is not None else replace(turn, rewards=replace(turn.rewards, credit=None))
+class GRPO(OneVote):
+    """Trajectories of a prompt against each other; needs ``sampler=parallel``."""
+
+    vote = staticmethod(trajectory)
+    key = staticmethod(prompt)
+
+
+def votes(turns: Sequence[Turn], vote: GroupKey) -> tuple[Int[Tensor, " N"], Float[Tensor, " V"]]:
+    """The vote that each turn belongs to, and each vote's return: the mean credit of its turns, NaN if one has none."""
+    of_turn = group_ids_from_keys([vote(turn) for turn in turns])
+    n = int(of_turn.max()) + 1 if turns else 0
+    counts = torch.bincount(of_turn, minlength=n)
+    return of_turn, torch.zeros(n, dtype=torch.float64).index_add_(0, of_turn, credits_of(turns)) / counts
