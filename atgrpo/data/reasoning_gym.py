@@ -1,4 +1,4 @@
-"""Any reasoning-gym task whose answers are numbers or expressions."""
+"""Any reasoning-gym task; for the maths teams those whose answers are numbers or expressions."""
 
 from __future__ import annotations
 
@@ -17,24 +17,33 @@ SPARE = 4
 
 
 class ReasoningGym(TaskData):
-    """Problems of one reasoning-gym task, judged by ``envs.answers.equal``.
+    """Problems of one reasoning-gym task.
 
-    That judge compares values, not forms: a task about form (simplifying a fraction) would pay for copying the problem.
+    With ``scorable_only`` they are for teams judged by ``envs.answers.equal``, which compares values, not forms: a task
+    about form (simplifying a fraction) would pay for copying the problem. Without, any task goes, for
+    ``envs.reasoning_gym``, which asks the task's own scorer: ``meta["reasoning_gym"]`` holds what that needs.
 
     Args:
         task: Its name in reasoning-gym.
         train_size: Samples in ``train``.
         heldout_size: Samples in ``heldout``; no text of it is in ``train``.
         seed: Which problems are drawn.
+        scorable_only: Keep only problems whose answer is a number or an expression.
         settings: The task's own settings.
     """
 
     def __init__(
-        self, task: str, train_size: int = 4096, heldout_size: int = 256, seed: int = 0, **settings: Any
+        self,
+        task: str,
+        train_size: int = 4096,
+        heldout_size: int = 256,
+        seed: int = 0,
+        scorable_only: bool = True,
+        **settings: Any,
     ) -> None:
         check_size("train_size", train_size)
         check_size("heldout_size", heldout_size)
-        self._task, self._settings, self._seed = task, settings, seed
+        self._task, self._settings, self._seed, self._scorable_only = task, settings, seed, scorable_only
         self._sizes = {"train": train_size, "heldout": heldout_size}
         self._splits: dict[str, Sequence[Sample]] = {}
 
@@ -51,11 +60,12 @@ class ReasoningGym(TaskData):
         samples: list[Sample] = []
         refused = 0
         for index, entry in enumerate(self._dataset(name, size * SPARE)):
-            gold, prompt = scorable_gold(str(entry["answer"])), str(entry["question"])
+            gold, prompt = self._gold(entry["answer"]), str(entry["question"])
             refused += gold is None
             if gold is not None and prompt not in taken:
                 taken.add(prompt)
-                samples.append(Sample(f"{name}-{index}", prompt, gold, dict(entry["metadata"])))
+                origin = {"task": self._task, "settings": self._settings, "answer": entry["answer"]}
+                samples.append(Sample(f"{name}-{index}", prompt, gold, {**entry["metadata"], "reasoning_gym": origin}))
             if len(samples) == size or index + 1 == refused == min(size * SPARE, 64):
                 break
         if not samples:
@@ -65,6 +75,12 @@ class ReasoningGym(TaskData):
         if refused:
             logger.warning("%s: refused %d answers that cannot be judged", self._task, refused)
         return tuple(samples)
+
+    def _gold(self, answer: Any) -> str | None:
+        """The answer as a sample has it. Some tasks give none, as many are right."""
+        if self._scorable_only:
+            return scorable_gold(str(answer))
+        return "" if answer is None else str(answer)
 
     def _dataset(self, name: Split, size: int) -> Any:
         import reasoning_gym

@@ -64,3 +64,17 @@ def test_wrong_names_and_settings_are_refused(task: str, settings: dict[str, int
 def test_an_empty_split_is_refused() -> None:
     with pytest.raises(ValueError, match="train_size got 0, expected at least 1"):
         ReasoningGym("chain_sum", train_size=0)
+
+
+def test_with_a_scorer_of_its_own_any_task_goes_and_keeps_what_the_scorer_needs() -> None:
+    data = ReasoningGym("caesar_cipher", train_size=5, heldout_size=5, scorable_only=False, min_words=3)
+    sample = data.split("heldout")[0]
+    assert sample.answer == sample.meta["reasoning_gym"]["answer"]
+    assert sample.meta["reasoning_gym"]["task"] == "caesar_cipher"
+    assert sample.meta["reasoning_gym"]["settings"] == {"min_words": 3}
+    assert len({s.prompt for s in (*data.split("train"), *data.split("heldout"))}) == 10
+
+
+def test_a_task_without_a_gold_answer_has_an_empty_one() -> None:
+    (sample,) = ReasoningGym("graph_color", train_size=1, heldout_size=1, scorable_only=False).split("train")
+    assert sample.answer == "" and sample.meta["reasoning_gym"]["answer"] is None
