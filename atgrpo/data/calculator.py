@@ -1,0 +1,96 @@
+"""Expressions to be worked out, with one answer each: nothing to download, splits disjoint by construction."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Sequence
+
+from atgrpo.data.base import Split, TaskData, check_size, check_split
+from atgrpo.envs.arithmetic import evaluate
+from atgrpo.types import Sample
+
+HELDOUT_SHARE = 8
+"""One in so many sets of numbers and operators is held out, in whatever order they stand."""
+
+
+class Expressions(TaskData):
+    """Prompts like ``12*73=``, whose answer is a positive integer that is none of the numbers in the prompt.
+
+    An expression and those that have the same numbers and operators in another order belong to one split for good,
+    whatever the sizes or the seed.
+
+    Args:
+        operations: Operations of the expressions, each at least 1; drawn evenly.
+        operators: The operators they are drawn from, some of ``+-*``.
+        first: Least and largest first number.
+        others: Least and largest number after it.
+        train_size: Samples in ``train``.
+        heldout_size: Samples in ``heldout``.
+        seed: Which expressions are drawn.
+    """
+
+    def __init__(
+        self,
+        operations: Sequence[int] = (1,),
+        operators: str = "*",
+        first: Sequence[int] = (10, 99),
+        others: Sequence[int] = (10, 99),
+        train_size: int = 4096,
+        heldout_size: int = 256,
+        seed: int = 0,
+    ) -> None:
+        if not operations or min(operations) < 1:
+            raise ValueError(f"operations got {list(operations)}, expected a list of numbers of at least 1")
+        if not operators or not set(operators) <= set("+-*"):
+            raise ValueError(f"operators got {operators!r}, expected some of '+-*'")
+        for name, bounds in (("first", first), ("others", others)):
+            if len(bounds) != 2 or not 0 <= bounds[0] <= bounds[1]:
+                raise ValueError(f"{name} got {list(bounds)}, expected [least, largest] from 0")
+        check_size("train_size", train_size)
+        check_size("heldout_size", heldout_size)
+        self._operations, self._operators = tuple(operations), operators
+        self._first, self._others = tuple(first), tuple(others)
+        self._sizes = {"train": train_size, "heldout": heldout_size}
+        self._seed = seed
+        self._splits: dict[str, Sequence[Sample]] = {}
+
+    def split(self, name: Split) -> Sequence[Sample]:
+        """The samples of one split, made on the first call; no text occurs twice."""
+        check_split(name)
+        if name not in self._splits:
+            self._splits[name] = self._generate(name)
+        return self._splits[name]
+
+    def _generate(self, name: Split) -> Sequence[Sample]:
+        rng = random.Random(f"{self._seed}-{name}")
+        drawn: dict[str, int] = {}
+        misses = 0
+        while len(drawn) < self._sizes[name]:
+            expression, answer = self._draw(rng, name)
+            if answer is None or expression in drawn:
+                misses += 1
+            else:
+                drawn[expression], misses = answer, 0
+            if misses == 2000:
+                raise ValueError(f"{name}_size got {self._sizes[name]}, expected at most about {len(drawn)}")
+        return tuple(
+            Sample(f"{name}-{i}", f"{expression}=", str(answer), {"expression": expression})
+            for i, (expression, answer) in enumerate(drawn.items())
+        )
+
+    def _draw(self, rng: random.Random, name: Split) -> tuple[str, int | None]:
+        """An expression and its answer: None where the draw belongs to the other split or breaks a rule."""
+        count = rng.choice(self._operations)
+        numbers = [rng.randint(*self._first), *(rng.randint(*self._others) for _ in range(count))]
+        operators = [rng.choice(self._operators) for _ in range(count)]
+        expression = str(numbers[0]) + "".join(f"{o}{n}" for o, n in zip(operators, numbers[1:], strict=True))
+        answer = int(evaluate(expression))
+        fits = split_of(numbers, operators) == name and answer > 0 and answer not in numbers
+        return expression, answer if fits else None
+
+
+def split_of(numbers: Sequence[int], operators: Sequence[str]) -> Split:
+    """Which split an expression belongs to: a stable hash that knows no order, so that 3*4 and 4*3 stay together."""
+    key = f"{sorted(numbers)}|{sorted(operators)}"
+    return "heldout" if zlib.crc32(key.encode()) % HELDOUT_SHARE == 0 else "train"
