@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -22,6 +22,7 @@ from atgrpo.policies.sources import model_folder
 from atgrpo.ranks import Ranks
 from atgrpo.rollout.collate import Batching
 from atgrpo.rollout.parallel import ParallelSampler
+from atgrpo.sandbox.runner import SandboxError
 from atgrpo.training.callbacks.advantage import AdvantageCallback
 from atgrpo.training.callbacks.checkpoint import IterationCheckpoint
 from atgrpo.training.callbacks.console import Console
@@ -110,6 +111,9 @@ class Parts:
     def start_team(self, policies: Mapping[str, Any], only: Sequence[str] | None = None) -> Team:
         """Starts the engine for ``policies``; ``only`` some of the roles play, if given."""
         c = self.config
+        agents = {role: policy for role, policy in c.agents.items() if only is None or role in only}
+        for note in self._notes(agents):
+            say(note)
         start = time.perf_counter()
         ranks = Ranks.current()
         engine = make(c.engine)
@@ -121,7 +125,7 @@ class Parts:
         team = Team(
             engine=engine,
             environment=self.environment,
-            agents={role: policy for role, policy in c.agents.items() if only is None or role in only},
+            agents=agents,
             policies=policies,
             max_prompt_tokens=c.max_prompt_tokens,
             workers=c.workers,
@@ -131,6 +135,12 @@ class Parts:
         )
         say(f"engine: {team.engine.name}, started in {time.perf_counter() - start:.1f} s")
         return team
+
+    def _notes(self, agents: Collection[str]) -> Sequence[str]:
+        try:
+            return self.environment().notes(agents)
+        except SandboxError as error:
+            raise ConfigError(str(error)) from error
 
     def datamodule(self) -> RolloutDataModule:
         """The rollout data; the engine starts when it is first needed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
 from typing import ClassVar, Self
 
 from atgrpo.types import Action, Observation, Sample, StepResult
@@ -41,6 +42,10 @@ class Environment(ABC):
     def demonstrate(self, agent: str) -> str | None:
         """A good response of ``agent`` to this state, for a warm start. None: the task has none to show."""
         return None
+
+    def notes(self, agents: Collection[str]) -> Sequence[str]:
+        """What whoever starts a run with these roles should know, a line each."""
+        return ()
 
     @property
     @abstractmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Self
@@ -102,9 +102,10 @@ class CodeTeam(Environment):
             raise ValueError(f"shots got {shots}, expected 0 to {len(FUNCTION_SHOTS)}")
         self._tests, self._examples, self._shots = tests, examples, shots
         self._prompts = {"coder": coder_prompt, "tester": tester_prompt}
+        self._sandbox = sandbox or Sandbox()
         # Shared by all forks: merging parallel steps applies them once more.
         self._judge: Callable[[str, str | None, tuple[Case, ...]], tuple[Verdict, ...]] = lru_cache(REMEMBERED)(
-            partial(judge, sandbox or Sandbox())
+            partial(judge, self._sandbox)
         )
         self._prompt = ""
         self._problem: Problem | None = None
@@ -211,6 +212,10 @@ class CodeTeam(Environment):
             return None if problem.reference is None else program_block(problem.reference.strip())
         spare = problem.examples[self._examples :][: self._tests]
         return test_lines(spare, problem.function) if spare else None
+
+    def notes(self, agents: Collection[str]) -> Sequence[str]:
+        """How programs are kept apart here; tests of a tester alone are judged by running the reference."""
+        return (self._sandbox.describe(),)
 
     @property
     def done(self) -> bool:

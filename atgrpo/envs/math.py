@@ -31,6 +31,8 @@ class Move:
     """Its answer; None where there is none."""
     pending: bool = False
     """It chose to give none yet."""
+    told: str = ""
+    """What it reads later itself in place of ``note``, where that repeats what it said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +83,8 @@ class MathTeam(Environment):
         max_operations: Operations allowed in one tool call; problems with more need several turns. A step's reward
             then does not say how good the step was (``step_rewards_complete`` is False).
         shots: Demonstrations in front of every prompt; the last ones of the list, at most 3.
-        tool_prompt: System text of the tool agent.
-        reasoner_prompt: System text of the reasoner.
+        tool_prompt: System text of the tool agent; empty for none.
+        reasoner_prompt: System text of the reasoner; empty for none.
     """
 
     roles = ("tool", "reasoner")
@@ -101,14 +103,14 @@ class MathTeam(Environment):
             raise ValueError(f"shots got {shots}, expected 0 to {len(demonstrations)}")
         self.step_rewards_complete = max_operations is None
         self._max_operations = max_operations
-        shown = demonstrations[len(demonstrations) - shots :]
+        solved = [(d.prompt, _moves(d)) for d in demonstrations[len(demonstrations) - shots :]]
         tool, reasoner = _system(tool_prompt), _system(reasoner_prompt)
         self._preambles: dict[tuple[str, bool], tuple[Message, ...]] = {
-            ("tool", False): (tool, *(m for d in shown for m in _demonstrate("tool", d.prompt, _moves(d)))),
-            ("reasoner", False): (reasoner, *(m for d in shown for m in _demonstrate("reasoner", d.prompt, _moves(d)))),
+            ("tool", False): (*tool, *(m for p, moves in solved for m in _demonstrate("tool", p, moves))),
+            ("reasoner", False): (*reasoner, *(m for p, moves in solved for m in _demonstrate("reasoner", p, moves))),
             ("reasoner", True): (
-                reasoner,
-                *(m for d in shown for m in _demonstrate("reasoner", d.prompt, _moves(d)[-1:])),
+                *reasoner,
+                *(m for p, moves in solved for m in _demonstrate("reasoner", p, moves[-1:])),
             ),
         }
         self._sample: Sample | None = None
@@ -157,12 +159,7 @@ class MathTeam(Environment):
         Raises:
             ValueError: the episode is over, or the action is not this agent's.
         """
-        self._check(agent)
-        move = action.value
-        if self._done:
-            raise ValueError(f"step of {agent!r} got a finished episode, expected an open one")
-        if not isinstance(move, Move) or move.agent != agent:
-            raise ValueError(f"step of {agent!r} got {move!r}, expected an action that parse made for this agent")
+        move = self._move(agent, action)
         partner = next((m for m in reversed(self._history) if m.agent == "tool"), None)
         self._history = (*self._history, move)
         leads = agent == "reasoner" or all(m.agent == "tool" for m in self._history)
@@ -176,6 +173,15 @@ class MathTeam(Environment):
         if leads:
             self._success = float(right)
         return StepResult(float(right), self._local_reward(move, right), self._done)
+
+    def _move(self, agent: str, action: Action) -> Move:
+        self._check(agent)
+        move = action.value
+        if self._done:
+            raise ValueError(f"step of {agent!r} got a finished episode, expected an open one")
+        if not isinstance(move, Move) or move.agent != agent:
+            raise ValueError(f"step of {agent!r} got {move!r}, expected an action that parse made for this agent")
+        return move
 
     def _local_reward(self, move: Move, right: bool) -> float:
         if move.value is None:
@@ -234,20 +240,23 @@ def _answer(text: str) -> Move:
         return _answered(None)
     if answer.strip() == PENDING:
         return _answered(None, pending=True)
+    return _answered(" ".join(answer.split()) if readable(answer) else None)
+
+
+def readable(answer: str) -> bool:
+    """Whether the judge can read an answer. So too where it crashes: the step asks again and leaves the reward out."""
     try:
-        readable = is_scorable(answer)
+        return is_scorable(answer)
     except JudgeError:
-        # The step asks the judge again and leaves the reward out.
-        readable = True
-    return _answered(" ".join(answer.split()) if readable else None)
+        return True
 
 
 def _agree(answer: Move, call: Move) -> bool:
     return answer.value is not None and call.value is not None and equal(answer.value, call.value)
 
 
-def _system(text: str) -> Message:
-    return {"role": "system", "content": text}
+def _system(text: str) -> tuple[Message, ...]:
+    return ({"role": "system", "content": text},) if text else ()
 
 
 def _moves(demonstration: Demonstration) -> tuple[Move, ...]:
@@ -274,8 +283,10 @@ def _dialogue(agent: str, prompt: str, moves: Sequence[Move]) -> list[Message]:
         if move.agent == agent:
             messages += [_ask(agent, prompt, news, opening=not messages), {"role": "assistant", "content": move.said}]
             news = []
-        if move.agent != agent or agent == "tool":
+        if move.agent != agent:
             news.append(move.note)
+        elif agent == "tool":
+            news.append(move.told or move.note)
     return [*messages, _ask(agent, prompt, news, opening=not messages)]
 
 

@@ -6,7 +6,7 @@ import copy
 import math
 import re
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -79,6 +79,8 @@ class PuzzleTeam(Environment):
     Args:
         decider: The one role whose plans are applied instead of the planner's and the critic's: ``proposer`` or
             ``tool`` for a baseline of one agent.
+        horizon: Moves of a plan that are read; the rest waits for the next turn. None for all. Only where plans are
+            moves.
         tool_prompt: System text of the tool; None is the task's own, an empty text is none.
         planner_prompt: The planner's.
         proposer_prompt: The proposer's.
@@ -90,10 +92,13 @@ class PuzzleTeam(Environment):
     step_rewards_complete = True
     texts: ClassVar[Mapping[str, str]]
     """Role -> the task's own system text."""
+    by_moves: ClassVar[bool] = True
+    """A plan is a row of moves, of which the first ones mean something alone."""
 
     def __init__(
         self,
         decider: str | None = None,
+        horizon: int | None = None,
         tool_prompt: str | None = None,
         planner_prompt: str | None = None,
         proposer_prompt: str | None = None,
@@ -102,6 +107,9 @@ class PuzzleTeam(Environment):
     ) -> None:
         if decider is not None and decider not in self.roles:
             raise ValueError(f"decider got {decider!r}, expected one of {self.roles} or None")
+        if horizon is not None and (horizon < 1 or not self.by_moves):
+            raise ValueError(f"horizon got {horizon}, expected None{' or at least 1' if self.by_moves else ''}")
+        self._horizon = horizon
         self._deciders = ("planner", "critic") if decider is None else (decider,)
         prompts = (tool_prompt, planner_prompt, proposer_prompt, critic_prompt)
         self._systems = {
@@ -148,7 +156,7 @@ class PuzzleTeam(Environment):
         if agent == "tool":
             reply = self._run(text)
         else:
-            plan = self._current.read(text)
+            plan = self._read(text)
             reply = Reply(agent, plan, "" if plan else "unreadable")
         return Action(reply, reply.plan is not None or reply.failure is not None)
 
@@ -204,9 +212,14 @@ class PuzzleTeam(Environment):
         return copy.copy(self)
 
     def demonstrate(self, agent: str) -> str | None:
-        """A shortest solution from here; None for the tool, or where there is none."""
+        """A shortest solution from here, up to the horizon; None for the tool, or where there is none."""
         self._check(agent)
-        return None if agent == "tool" or self.done else self._current.solution(self._state)
+        plan = None if agent == "tool" or self.done else self._current.solution(self._state)
+        return None if plan is None else plan[: self._horizon]
+
+    def notes(self, agents: Collection[str]) -> Sequence[str]:
+        """How the tool's programs are kept apart here."""
+        return (self._sandbox.describe(),) if "tool" in agents else ()
 
     def _run(self, text: str) -> Reply:
         """The tool's program in the sandbox; its output is read like a response."""
@@ -221,8 +234,12 @@ class PuzzleTeam(Environment):
             return Reply("tool", None, f"program stopped, too much {run.stopped}")
         if not run.ok:
             return Reply("tool", None, f"program failed: {_clean(run.stderr.strip().rpartition(chr(10))[2])}")
-        plan = self._current.read(run.stdout)
+        plan = self._read(run.stdout)
         return Reply("tool", plan, "" if plan else f"program printed no plan: {_clean(run.stdout)}")
+
+    def _read(self, text: str) -> str | None:
+        plan = self._current.read(text)
+        return None if plan is None else plan[: self._horizon]
 
     @property
     def _current(self) -> Puzzle[Any]:

@@ -158,6 +158,7 @@ class SudokuTeam(PuzzleTeam):
     An answer is the whole grid, row by row, or the digits of its blanks alone.
     """
 
+    by_moves = False
     load = staticmethod(Grid.parse)
     texts = role_texts(
         "This is a Sudoku; a dot is a blank cell. Fill the blanks so that every row, every column and every box holds "

@@ -8,7 +8,6 @@ from atgrpo.cli.main import main
 from atgrpo.paths import recipes_dir
 
 SMALL = [
-    "data=word_problems",
     "trainer=auto",
     "policy.model=tiny",
     "engine=transformers",
@@ -17,14 +16,23 @@ SMALL = [
     "sampler.max_tokens=8",
     "max_prompt_tokens=2000",
     "heldout.problems=2",
+    "warm_start.steps=0",
 ]
+MADE_HERE = ["data.train_size=8", "data.heldout_size=4"]
+DATA = {
+    "math_qwen3": ["data=word_problems"],
+    "math_qwen3_lora": ["data=word_problems"],
+    "code_qwen3": ["data=simple_functions"],
+}
+"""In place of what comes from a hub."""
 
 
 @pytest.mark.parametrize("recipe", sorted(recipes_dir().glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_shipped_recipe_does_one_iteration(
     recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["fit", "--config", str(recipe), f"run.root={tmp_path}", *SMALL]) == 0
+    data = DATA.get(recipe.stem, []) + MADE_HERE
+    assert main(["fit", "--config", str(recipe), f"run.root={tmp_path}", *SMALL, *data]) == 0
     assert "iteration 1/1" in capsys.readouterr().out
 
 
@@ -37,6 +45,14 @@ def test_every_shipped_recipe_does_one_iteration(
         ["advantage=dr_grpo", "batching.constant_length=8"],
         ["advantage=grpo", "sampler=parallel", "sampler.trajectories=2", "sampler.credit=outcome"],
         ["advantage=grpo_pooled", "sampler=parallel", "sampler.trajectories=2", "sampler.credit=return_to_go"],
+        ["advantage=dr_mas", "sampler=parallel", "sampler.trajectories=2", "sampler.credit=outcome"],
+        ["advantage=gigpo", "sampler=parallel", "sampler.trajectories=2", "sampler.credit=return_to_go"],
+        ["advantage=rae", "sampler=parallel", "sampler.trajectories=2", "sampler.credit=outcome"],
+        ["advantage=magrpo", "sampler.credit=continuation"],
+        ["advantage=c3", "sampler.credit=continuation"],
+        ["advantage=treerl", "sampler.credit=continuation"],
+        ["advantage=tree_grpo", "sampler.credit=continuation"],
+        ["advantage=reinforce_pp"],
         ["sampler=parallel", "sampler.trajectories=2", "batching.aggregation=trajectory_mean", "logger=null"],
         ["sampler.credit=continuation", "sampler.train_continuations=true"],
         ["sampler.credit=backup", "sampler/selection=softmax"],
@@ -61,5 +77,5 @@ def test_every_setting_runs(overrides: list[str], tmp_path: Path, capsys: pytest
         "defaults: [config, _self_]\nagents: {tool: solver, reasoner: solver}\nsampler: {turns: 2, max_tokens: 8}\n"
     )
     k = [] if parallel else ["sampler.branches=2"]
-    assert main(["fit", "--config", str(recipe), f"run.root={tmp_path}", *SMALL, *k, *overrides]) == 0
+    assert main(["fit", "--config", str(recipe), f"run.root={tmp_path}", *SMALL, *MADE_HERE, *k, *overrides]) == 0
     assert "iteration 1/1" in capsys.readouterr().out

@@ -36,6 +36,10 @@ class Dice(Environment):
         return float(len(self.log[0]))
 
 
+def test_there_is_nothing_to_know_unless_a_task_says_so() -> None:
+    assert Dice().notes(["a"]) == ()
+
+
 def dice() -> Dice:
     root = Dice()
     root.reset(Sample("s", "?", "!", {"seed": 5}))

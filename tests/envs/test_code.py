@@ -9,6 +9,8 @@ import pytest
 from atgrpo.envs.code import CodeTeam
 from atgrpo.rollout.tree import TreeSampler
 from atgrpo.rollout.walk import Episode
+from atgrpo.sandbox.limits import Limits
+from atgrpo.sandbox.runner import Sandbox
 from atgrpo.types import Action, Completion, Sample, StepResult
 from tests.envs.code_helpers import GOOD, HALF, RIGHT, SAMPLE, WRONG, Inside, act, chat, inside, team
 
@@ -150,6 +152,13 @@ def test_a_sandbox_that_fails_on_the_tests_alone_leaves_the_success_known(inside
     inside.broken = True
     assert act(env, "tester", GOOD).team_reward is None
     assert env.success == 1.0
+
+
+@pytest.mark.parametrize("agents", [["coder", "tester"], ["coder"], ["tester"]])
+def test_whoever_starts_a_run_reads_how_programs_are_kept_apart(agents: list[str]) -> None:
+    sandbox = Sandbox(Limits(seconds=7))
+    assert team(sandbox=sandbox).notes(agents) == (sandbox.describe(),)
+    assert "; 7 s, " in sandbox.describe()
 
 
 def test_without_a_reference_only_the_tester_goes_unpaid() -> None:

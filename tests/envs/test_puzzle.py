@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from atgrpo.envs.plan_path import PlanPathTeam
 from atgrpo.envs.puzzle import MAX_SHOWN, PROGRESS, UNREADABLE, PuzzleTeam
 from atgrpo.envs.sudoku import SudokuTeam
-from atgrpo.sandbox.runner import Run, SandboxError
+from atgrpo.sandbox.runner import Run, Sandbox, SandboxError
 from atgrpo.types import Sample, StepResult
 from tests.envs.puzzles import CASES, MAZE, SUDOKU, StandIn, act, printed, seen, team
 
@@ -161,6 +161,12 @@ def test_the_output_of_the_tools_program_is_its_proposal(end: StandIn, local: fl
     env = team(PlanPathTeam, MAZE, sandbox=end)
     assert act(env, "tool", PROGRAM) == StepResult(0.0, pytest.approx(local), False)
     assert seen(env, "planner") == f"{MAZE}\n{note}"
+
+
+def test_whoever_lets_the_tool_play_reads_how_programs_are_kept_apart() -> None:
+    env = team(PlanPathTeam, MAZE)
+    assert env.notes(["tool", "planner"]) == (Sandbox().describe(),)
+    assert env.notes(["proposer", "critic"]) == ()
 
 
 def test_text_without_a_program_is_unreadable() -> None:
