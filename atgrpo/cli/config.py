@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -88,6 +89,8 @@ def load(recipe: Path, overrides: Sequence[str]) -> DictConfig:
     Raises:
         ConfigError: an unknown key, a wrong type, a missing value or file.
     """
+    if (beside := str(recipe.parent)) not in sys.path:
+        sys.path.append(beside)  # a recipe may name modules that lie beside it
     # Hydra refuses null where it looks for the name of a group's file.
     off = {f"{key}=null": key for key in MAY_BE_OFF if f"{key}=null" in overrides}
     try:

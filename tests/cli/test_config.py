@@ -240,3 +240,14 @@ def test_settings_alone_are_no_roles(capsys: pytest.CaptureFixture[str]) -> None
         main(["evaluate", "--config", "debug", "--agents", "data.steps=[3]"])
     assert end.value.code == 2
     assert "--agents: expected at least one role" in capsys.readouterr().err
+
+
+def test_a_module_beside_the_recipe_is_found_wherever_one_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "beside_this_recipe.py").write_text("from atgrpo.envs.math import MathTeam as Mine\n")
+    (tmp_path / "own.yaml").write_text(
+        "defaults: [config, _self_]\nagents: {tool: a}\nenv: {_target_: beside_this_recipe.Mine}\n"
+    )
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert load(tmp_path / "own.yaml", []).env._target_ == "beside_this_recipe.Mine"
