@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from torch.utils.tensorboard import SummaryWriter
 
-from benchmarks.plot_run import curves, plot
+from benchmarks.plot_run import curves, plot, plot_success
 
 
 def test_a_figure_is_made_from_the_runs_own_logs(tmp_path: Path) -> None:
@@ -19,7 +19,9 @@ def test_a_figure_is_made_from_the_runs_own_logs(tmp_path: Path) -> None:
         writer.add_scalar("rollout/success", 1.0, 2)
     assert curves(tmp_path / "run")["rollout/success"] == ([0, 1, 2], [0.0, 0.25, 1.0])
     plot(tmp_path / "run", tmp_path / "figure.png")
-    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+    plot_success([tmp_path / "run"] * 4, tmp_path / "figures.png")
+    for name in ("figure", "figures"):
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_folder_without_logs_is_named(tmp_path: Path) -> None:
