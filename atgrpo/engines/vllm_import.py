@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import random
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +20,16 @@ def import_vllm() -> None:
     os.environ["VLLM_NO_USAGE_STATS"] = "1"
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     import vllm  # noqa: F401
+    from vllm.triton_utils import dispatcher
+
+    # On CPU it looks into every object of every loaded module and stumbles over one whose __dict__ is no mapping; numba
+    # has such a one. The name below is found before the builtin.
+    dispatcher.vars = _attributes
+
+
+def _attributes(value: Any) -> Mapping[str, Any]:
+    found = vars(value)
+    return found if isinstance(found, Mapping) else {}
 
 
 @contextmanager
