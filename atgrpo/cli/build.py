@@ -184,7 +184,7 @@ def build(config: DictConfig) -> Parts:
         ConfigError: a part refuses its settings, is not there, or does not fit another.
     """
     try:
-        _check_trainer(config.trainer)
+        check_trainer(config.trainer)
         parts = Parts(
             config=config,
             environment=make(config.env),
@@ -214,7 +214,12 @@ def build(config: DictConfig) -> Parts:
     return parts
 
 
-def _check_trainer(node: DictConfig) -> None:
+def check_trainer(node: DictConfig) -> None:
+    """Refuses what a recipe may not set of the trainer.
+
+    Raises:
+        ValueError: which setting, and what was expected.
+    """
     if unknown := sorted(set(map(str, node)) - TRAINER_SETTINGS - {"_target_", "_partial_"}):
         raise ValueError(f"trainer.{unknown[0]}: not for a recipe to set, expected some of {sorted(TRAINER_SETTINGS)}")
     if node.precision not in PRECISIONS:
@@ -252,6 +257,8 @@ def _check(parts: Parts) -> None:
             raise ValueError(f"data got 0 samples in its {split} split, expected at least one")
     environment = parts.environment()
     check_roles(config.agents, environment)
+    for split in get_args(Split):  # data of another task would show only once the run is under way
+        parts.environment().reset(parts.data.split(split)[0])
     if sampler.credit == "step" and not environment.step_rewards_complete:
         print(
             f"warning: {type(environment).__name__} has steps without a reward of their own, and sampler.credit=step "

@@ -80,10 +80,14 @@ class WarmStart:
 
     def _identity(self, source: Path, policies: frozenset[str], task: Task) -> str:
         folders = {Path(inspect.getfile(type(part))).parent for part in (task.environment(), task.data)}
-        code = [file.read_text() for folder in sorted(folders) for file in sorted(folder.glob("*.py"))]
+        code = [file.read_bytes().hex() for folder in sorted(folders) for file in sorted(folder.glob("*.py"))]
         plan = [str(stage) for stage in task.sampler.stages(tuple(task.agents))]
-        parts = [asdict(self), str(source), sorted(policies), task.description, plan, code, torch.__version__]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+        train = task.data.split("train")
+        # What files hold that the task reads shows in its samples, or in what it demonstrates on the first of them.
+        seen = [(sample.prompt, sample.answer, str(sample.meta)) for sample in train]
+        shown = [str(d) for d in demonstrations(task.environment, task.agents, task.sampler, train[: self.episodes])]
+        parts = [asdict(self), str(source), sorted(policies), task.description, plan, code, seen, shown]
+        return hashlib.sha256(json.dumps([*parts, torch.__version__]).encode()).hexdigest()[:16]
 
     def _build(self, source: Path, policies: frozenset[str], task: Task, folder: Path) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -112,6 +116,8 @@ class WarmStart:
             samples = order.take(step * self.episodes, self.episodes)
             shown = demonstrations(task.environment, task.agents, task.sampler, samples)
             rows = [encode(d) for d in shown if task.agents[d.agent] in policies]
+            if not rows:  # their roles were not asked in these episodes
+                continue
             yield _padded([ids for ids, _ in rows], pad), _padded([labels for _, labels in rows], IGNORED)
 
     def _fit(self, model: Any, batches: Iterator[tuple[Tensor, Tensor]], device: torch.device) -> float:
@@ -128,6 +134,8 @@ class WarmStart:
             optimizer.step()
             optimizer.zero_grad()
             rates.step()
+        if loss.isnan():
+            raise ValueError("warm_start: the demonstrations never ask some policy, expected each at least once")
         return loss.item()
 
 

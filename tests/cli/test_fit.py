@@ -131,3 +131,8 @@ def _tiny() -> Path:
     from atgrpo.policies.sources import model_folder
 
     return model_folder("tiny")
+
+
+def test_data_of_another_task_are_refused_before_anything_starts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", "--config", "sudoku", "data=plan_path", "--dry-run"]) == 2
+    assert capsys.readouterr().err.startswith("error: sample 'train-0': ")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,9 +9,11 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from atgrpo.cli.main import main
+from atgrpo.data.base import Split
 from atgrpo.rollout.tree import TreeSampler
 from atgrpo.training.demonstrations import Demonstration
 from atgrpo.training.warm_start import IGNORED, Task, WarmStart, _encoded
+from atgrpo.types import Sample
 from tests.training.counting import Counting, Digits
 
 BOTH = frozenset({"solver"})
@@ -19,6 +23,21 @@ BOTH = frozenset({"solver"})
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ATGRPO_CACHE", str(tmp_path))
     return tmp_path
+
+
+class Fewer(Digits):
+    """As of a file that was edited."""
+
+    def split(self, name: Split) -> Sequence[Sample]:
+        return super().split(name)[:5]
+
+
+class Alone(Counting):
+    """The second role is never asked."""
+
+    @property
+    def done(self) -> bool:
+        return bool(self.said)
 
 
 def task(turns: int = 1, description: str = "") -> Task:
@@ -51,8 +70,16 @@ def test_it_is_made_once_for_the_same_settings_and_anew_for_others(cache: Path) 
         WarmStart(steps=1).folder("tiny-untied", BOTH, task()),
         WarmStart(steps=1).folder("tiny", BOTH, task(turns=2)),
         WarmStart(steps=1).folder("tiny", BOTH, task(description="env: another")),
+        WarmStart(steps=1).folder("tiny", BOTH, replace(task(), data=Fewer())),
     ]
-    assert len({first, *others}) == 6
+    assert len({first, *others}) == 7
+
+
+def test_a_policy_that_is_never_asked_has_nothing_to_imitate(cache: Path) -> None:
+    two = replace(task(), environment=Alone, agents={"tool": "a", "reasoner": "b"})
+    WarmStart(steps=1).folder("tiny", frozenset({"a"}), two)
+    with pytest.raises(ValueError, match="warm_start: the demonstrations never ask some policy"):
+        WarmStart(steps=1).folder("tiny", frozenset({"b"}), two)
 
 
 def test_the_global_random_state_is_left_alone(cache: Path) -> None:
