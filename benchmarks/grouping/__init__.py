@@ -1,0 +1,1 @@
+"""Groupings, samplers and credits against each other at equal token budgets."""

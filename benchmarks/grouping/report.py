@@ -1,0 +1,161 @@
+"""A Markdown report and its figures, from raw results alone: the same bytes every time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.grouping.cells import Method, Task
+from benchmarks.grouping.figures import plot_curves
+from benchmarks.grouping.results import Result, arms_of, by_seed, read
+from benchmarks.grouping.stats import Contrast, contrast, iqm, iqm_interval
+
+FEWEST_SEEDS = 5
+METHOD = """\
+Every number is made of the lines of `{raw}` by `python -m benchmarks.grouping action=report preset={name}`.
+Success is that of held-out episodes, one response per step and nothing selected by reward: sampled at the temperature
+of training (the measure), greedy beside it. A run ends after the iteration in which its budget of tokens is used up,
+playouts included, so it goes over by less than an iteration; all numbers are interpolated linearly to exactly the
+budget. Brackets are 95% intervals over seeds: interquartile mean (IQM) by a stratified bootstrap. All methods of a seed
+share its data, its held-out samples and the model that they start from, so contrasts are differences seed by seed. A
+claim is made where Student's interval of the mean difference, widened for all contrasts of the report (Bonferroni),
+leaves out 0.
+"""
+
+
+def write_report(file: Path, contrasts: Sequence[Sequence[str]], tasks: Mapping[str, Task]) -> Path:
+    """Writes ``<name>.md`` and a figure for each task beside the results.
+
+    Raises:
+        ValueError: there are no results.
+    """
+    results = sorted(read(file), key=lambda r: (r.kind, r.cell))
+    if not results:
+        raise ValueError(f"no results in {file}, expected some: run the cells first")
+    parts = [f"# Comparison: {file.stem}\n", METHOD.format(raw=file.name, name=file.stem), _origin(results)]
+    shown = [name for name in tasks if arms_of(results, name)]
+    for task in shown:
+        figure = file.with_name(f"{file.stem}_{task}.png")
+        plot_curves(results, task, figure)
+        parts += [f"## {task}\n", _table(results, task), f"![Learning curves]({figure.name})\n"]
+    parts += [_across(results, shown), _contrasts(results, contrasts, tasks, shown), _played(results), _cells(results)]
+    target = file.with_suffix(".md")
+    target.write_text("\n".join(part for part in parts if part))
+    return target
+
+
+def _origin(results: Sequence[Result]) -> str:
+    found = sorted({", ".join(f"{k} {v}" for k, v in sorted(r.version.items())) for r in results})
+    return "Made with " + "; ".join(found) + ".\n"
+
+
+def _finals(results: Sequence[Result], task: str, arm: str, mode: str = "sampled") -> dict[int, float]:
+    return {seed: r.at(r.tokens, mode) for seed, r in by_seed(results, task, arm).items()}
+
+
+def _table(results: Sequence[Result], task: str) -> str:
+    rows = []
+    for arm in arms_of(results, task):
+        runs = list(by_seed(results, task, arm).values())
+        sampled = list(_finals(results, task, arm).values())
+        greedy = list(_finals(results, task, arm, "greedy").values())
+        area = [float(np.mean([r.at(t) for t in np.linspace(0, r.tokens, 101)])) for r in runs]
+        rows.append(
+            (
+                -float(iqm(sampled)),
+                [
+                    arm,
+                    iqm_interval([sampled]),
+                    iqm_interval([greedy]),
+                    f"{iqm(area):.3f}",
+                    f"{np.mean([r.curve[0]['sampled'] for r in runs]):.3f}",
+                    f"{np.mean([r.curve[-1]['iterations'] for r in runs]):.0f}",
+                    f"{np.mean([r.curve[-1]['seconds'] for r in runs]):.0f}",
+                    _mean_metric(runs, "group/zero_variance"),
+                    _mean_metric(runs, "group/mixed_prompts"),
+                    f"{len(runs)}" + ("" if len(runs) >= FEWEST_SEEDS else " (too few)"),
+                ],
+            )
+        )
+    head = ["arm", "sampled", "greedy", "mean over the curve", "at the start", "iterations", "seconds"]
+    budget = ", ".join(sorted({str(r.tokens) for r in results if r.task == task and "-only_" not in r.arm}))
+    table = _markdown(
+        [*head, "groups without variance", "groups of mixed prompts", "seeds"],
+        [row for _, row in sorted(rows, key=lambda r: (r[0], r[1][0]))],
+    )
+    return f"At {budget} tokens, best first. The last metrics are means over the last part of training.\n\n{table}"
+
+
+def _mean_metric(runs: Sequence[Result], name: str) -> str:
+    known = [value for run in runs if (value := run.metric(name)) is not None]
+    return f"{np.mean(known):.2f}" if known else "?"
+
+
+def _across(results: Sequence[Result], tasks: Sequence[str]) -> str:
+    """Arms that were run on all tasks."""
+    common = sorted(set.intersection(*(set(arms_of(results, task)) for task in tasks)))
+    if len(tasks) < 2 or not common:
+        return ""
+    rows = [[arm, iqm_interval([list(_finals(results, task, arm).values()) for task in tasks])] for arm in common]
+    return f"## All tasks together\n\nIQM over tasks and seeds.\n\n{_markdown(['arm', 'sampled'], rows)}"
+
+
+def _contrasts(
+    results: Sequence[Result], contrasts: Sequence[Sequence[str]], tasks: Mapping[str, Task], shown: Sequence[str]
+) -> str:
+    asked = []
+    for task in shown:
+        pairs = dict.fromkeys(tuple(resolved(label, tasks[task]) for label in pair) for pair in contrasts)
+        present = set(arms_of(results, task))
+        asked += [(task, *pair) for pair in pairs if pair[0] != pair[1] and present.issuperset(pair)]
+    rows = []
+    for task, first, second in asked:
+        found = contrast(_finals(results, task, first), _finals(results, task, second), len(asked))
+        if found is not None:
+            rows.append([task, first, second, *_columns(found)])
+    if not rows:
+        return ""
+    head = ["task", "first", "second", "IQM difference", "P(first better)", "mean, all at once", "seeds", "claim"]
+    return f"## Contrasts\n\n{len(asked)} contrasts, sampled success at the budget.\n\n{_markdown(head, rows)}"
+
+
+def _columns(found: Contrast) -> list[Any]:
+    enough = found.seeds >= FEWEST_SEEDS
+    claim = f"first is {found.claim}" if found.claim != "no claim" else found.claim
+    return [found.difference, found.improvement, found.simultaneous, found.seeds, claim if enough else "too few seeds"]
+
+
+def resolved(label: str, task: Task) -> str:
+    """An arm's label with the task's own credit put in; what follows the method stays."""
+    head, extras = label.split("-")[:3], label.split("-")[3:]
+    return "-".join([Method.parse("-".join(head)).of_task(task).label, *extras])
+
+
+def _played(results: Sequence[Result]) -> str:
+    """Swapped policies, and policies that were trained alone, beside the team that was trained together."""
+    rows = []
+    for task, arm, kind in sorted({(r.task, r.arm, r.kind) for r in results if r.kind != "run"}):
+        team, other = _finals(results, task, arm), by_seed(results, task, arm, kind)
+        scores = [r.curve[-1]["sampled"] for r in other.values()]
+        trained = [team[seed] for seed in other if seed in team]
+        rows.append([task, arm, kind, iqm_interval([trained]), iqm_interval([scores]), len(scores)])
+    head = ["task", "arm", "how", "trained as a team", "played so", "seeds"]
+    text = "swap: in each other's roles; alone: each role was trained without the others on its share of the budget."
+    return f"## Roles\n\n{text}\n\n{_markdown(head, rows)}" if rows else ""
+
+
+def _cells(results: Sequence[Result]) -> str:
+    blocks = []
+    for r in results:
+        kind = "" if r.kind == "run" else f" ({r.kind})"
+        score = f"sampled {r.at(r.tokens):.3f}, greedy {r.at(r.tokens, 'greedy'):.3f}"
+        blocks.append(f"{r.cell}{kind}: {score}\n\n```\n{r.command}\n```\n")
+    return "## Cells\n\nEach with the command that runs it again, from the root of a checkout.\n\n" + "\n".join(blocks)
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines) + "\n"
