@@ -15,6 +15,7 @@ from omegaconf import DictConfig
 
 from atgrpo.cli.build import Parts, build, make
 from atgrpo.cli.config import ConfigError, find_recipe, load
+from atgrpo.cli.marl import TeamParts, build_teams, check_teams, film_teams, score_teams
 from atgrpo.cli.plan import plan_text
 from atgrpo.cli.runs import (
     CHECKPOINTS,
@@ -40,9 +41,9 @@ def fit(args: argparse.Namespace) -> None:
     """Trains, from the start or from a checkpoint."""
     recipe = find_recipe(args.config)
     config = load(recipe, args.overrides)
-    parts = build(config)
+    parts = build_teams(config) if _classical(config) else build(config)
     if args.dry_run:
-        print(plan_text(parts))
+        print(parts.plan() if isinstance(parts, TeamParts) else plan_text(parts))
         return
     checkpoint = find_checkpoint(args.resume, config, recipe) if args.resume else None
     if checkpoint and not _goes_on(checkpoint, config):
@@ -65,6 +66,11 @@ def fit(args: argparse.Namespace) -> None:
         say(f"done: {run.folder}")
 
 
+def _classical(config: DictConfig) -> bool:
+    """Whether a recipe is one of the side without language models."""
+    return "task" in config
+
+
 def _again(args: argparse.Namespace, run: RunFolder) -> str:
     command = ["python", "-m", "atgrpo", "fit", "--config", args.config, "--resume", str(run.folder), *args.overrides]
     return shlex.join(command)
@@ -76,7 +82,7 @@ def _goes_on(checkpoint: SavedIteration, config: DictConfig) -> bool:
     say(f"going on in {run} after iteration {checkpoint.iteration}")
     if config.seed != (before := settings_of(run).seed):
         raise ConfigError(f"seed: got {config.seed}, expected the {before} that the run was started with")
-    check_policies(run, config)
+    (check_teams if _classical(config) else check_policies)(run, config)
     for line in changed_settings(run, config):
         say(f"  changed since the start: {line}")
     if checkpoint.iteration >= config.iterations:
@@ -88,7 +94,10 @@ def score(args: argparse.Namespace) -> None:
     """Scores a team on held-out samples."""
     if args.problems < 1:
         raise ConfigError(f"--problems: got {args.problems}, expected 1 or more")
-    with _team(args) as (parts, team):
+    recipe, config = _configuration(args)
+    if _classical(config):
+        return score_teams(args, recipe, config)
+    with _team(args, recipe, config) as (parts, team):
         samples = parts.data.split("heldout")[: args.problems]
         for mode in get_args(Mode):
             seed = stable_seed(args.seed, "heldout", mode)
@@ -98,8 +107,13 @@ def score(args: argparse.Namespace) -> None:
 
 
 def rollout(args: argparse.Namespace) -> None:
-    """Grows one tree and prints it."""
-    with _team(args) as (parts, team):
+    """Grows one tree and prints it, or films an episode of the classical side."""
+    recipe, config = _configuration(args)
+    if _classical(config):
+        return film_teams(args, recipe, config)
+    if args.gif:
+        raise ConfigError(f"--gif: got {args.config}, expected a recipe with a task: others play in text")
+    with _team(args, recipe, config) as (parts, team):
         samples = parts.data.split(args.split)
         if not 0 <= args.index < len(samples):
             raise ConfigError(f"--index: got {args.index}, expected 0 to {len(samples) - 1}")
@@ -114,6 +128,8 @@ def export(args: argparse.Namespace) -> None:
     if target.exists() and any(target.iterdir()):
         raise ConfigError(f"--to: {target} is not empty, expected a new folder")
     recipe, config = _configuration(args)
+    if _classical(config):
+        raise ConfigError(f"export: got {args.config}, expected a recipe with language models; weights are checkpoints")
     policies = _policies(build(config), config, recipe, args.checkpoint)
     for name, policy in policies.items():
         aside = target / f".writing-{name}"
@@ -126,14 +142,13 @@ def _configuration(args: argparse.Namespace) -> tuple[Path, DictConfig]:
     recipe = find_recipe(args.config)
     config = load(recipe, args.overrides)
     only = getattr(args, "agents", None) or []
-    if unknown := [agent for agent in only if agent not in config.agents]:
+    if not _classical(config) and (unknown := [agent for agent in only if agent not in config.agents]):
         raise ConfigError(f"--agents: got {unknown[0]}, expected some of {', '.join(config.agents)}")
     return recipe, config
 
 
 @contextmanager
-def _team(args: argparse.Namespace) -> Iterator[tuple[Parts, Team]]:
-    recipe, config = _configuration(args)
+def _team(args: argparse.Namespace, recipe: Path, config: DictConfig) -> Iterator[tuple[Parts, Team]]:
     parts = build(config)
     team = parts.start_team(_policies(parts, config, recipe, args.checkpoint), getattr(args, "agents", None))
     try:

@@ -69,6 +69,28 @@ class Config:
     run: Run = field(default_factory=Run)
 
 
+@dataclass
+class TeamConfig:
+    """What a recipe of the classical side may set: one that has a ``task``."""
+
+    seed: int = 0
+    seeds: int = 1
+    envs: int = 1
+    steps: int = 1
+    iterations: int = 1
+    task: Any = None
+    algorithm: Any = None
+    actor: Any = None
+    ppo: Any = None
+    trainer: Any = None
+    logger: Any = None
+    heldout: Any = None
+    metrics: Any = None
+    checkpoint: Any = None
+    callbacks: dict[str, Any] = field(default_factory=dict)
+    run: Run = field(default_factory=Run)
+
+
 def find_recipe(name: str) -> Path:
     """A recipe by its path, seen from where the user stands, else a shipped one by its name or as ``recipes/name``."""
     path = Path(name)
@@ -99,7 +121,8 @@ def load(recipe: Path, overrides: Sequence[str]) -> DictConfig:
             settings = [_settable(override) for override in overrides if override not in off]
             composed = compose(recipe.stem, [f"hydra.searchpath=['file://{shipped}']", *settings])
         _check_text(composed)
-        config = OmegaConf.merge(OmegaConf.structured(Config), composed, dict.fromkeys(off.values()))
+        schema = TeamConfig if "task" in composed else Config
+        config = OmegaConf.merge(OmegaConf.structured(schema), composed, dict.fromkeys(off.values()))
         OmegaConf.resolve(config)
     except yaml.YAMLError as error:
         raise ConfigError(" ".join(str(error).split())) from error
@@ -108,9 +131,13 @@ def load(recipe: Path, overrides: Sequence[str]) -> DictConfig:
     assert isinstance(config, DictConfig)
     if missing := sorted(OmegaConf.missing_keys(config)):
         raise ConfigError(f"{', '.join(missing)}: no value, set it in {recipe.name} or on the command line")
-    _check_ranges(config)
-    _check_nodes(config)
-    _spread(config)
+    if schema is TeamConfig:
+        _at_least(config, seed=0, seeds=1, envs=1, steps=1, iterations=1)
+        _check_nodes(config, TeamConfig)
+    else:
+        _check_ranges(config)
+        _check_nodes(config, Config)
+        _spread(config)
     try:
         check_targets(OmegaConf.to_container(config))
     except ValueError as error:
@@ -137,25 +164,30 @@ def _check_text(composed: DictConfig) -> None:
 
 
 def _check_ranges(config: DictConfig) -> None:
-    for key, least in (("iterations", 1), ("prompts_per_iteration", 1), ("max_prompt_tokens", 1), ("workers", 0)):
-        if config[key] < least:
-            raise ConfigError(f"{key}: got {config[key]}, expected {least} or more")
+    _at_least(config, iterations=1, prompts_per_iteration=1, max_prompt_tokens=1, workers=0)
     if not config.clip_norm > 0:
         raise ConfigError(f"clip_norm: got {config.clip_norm}, expected more than 0")
     if not config.agents:
         raise ConfigError("agents: got none, expected role: policy for each role that plays")
 
 
-def _check_nodes(config: DictConfig) -> None:
+def _at_least(config: DictConfig, **bounds: int) -> None:
+    for key, least in bounds.items():
+        if config[key] < least:
+            raise ConfigError(f"{key}: got {config[key]}, expected {least} or more")
+
+
+def _check_nodes(config: DictConfig, schema: type) -> None:
     """Refuses a name where the node itself belongs: ``sampler: parallel`` in a recipe's body chooses no group."""
-    for key in (f.name for f in fields(Config) if f.type == "Any"):
+    for key in (f.name for f in fields(schema) if f.type == "Any"):
         node = config[key]
         if (isinstance(node, DictConfig) and "_target_" in node) or (node is None and key in MAY_BE_OFF):
             continue
         hint = ""
         if (conf_dir() / key).is_dir():
             name = node if isinstance(node, str) else "NAME"
-            choose = f"defaults: [config, {{override {key}: {name}}}, _self_]"
+            base = "config_marl" if schema is TeamConfig else "config"
+            choose = f"defaults: [{base}, {{override {key}: {name}}}, _self_]"
             hint = f"; choose a group with {choose} or {key}={name} on the command line"
         if isinstance(node, DictConfig):
             raise ConfigError(f"{key}: got no _target_, expected a mapping with one{hint}")

@@ -48,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     rollout.add_argument("--split", choices=("train", "heldout"), default="train", help="where the sample is from")
     rollout.add_argument("--index", type=int, default=0, help="which sample (default 0)")
     rollout.add_argument("--seed", type=int, default=0, help="another seed, another tree")
+    rollout.add_argument("--gif", metavar="FILE", help="draw the episode (recipes of robots, which have a task)")
 
     export = commands.add_parser("export", parents=[common, weights], help="write each policy as a Hugging Face folder")
     export.add_argument("--to", required=True, metavar="FOLDER", help="a new folder; one folder per policy goes in it")

@@ -1,0 +1,1 @@
+"""One file per algorithm, metric family or habit of the run."""

@@ -1,0 +1,1 @@
+"""Three algorithms, two tasks, several seeds at equal frames, beside BenchMARL."""

@@ -1,0 +1,133 @@
+"""The command line on recipes of the classical side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from atgrpo.cli.main import main
+
+SMALL = [
+    "envs=8",
+    "steps=10",
+    "iterations=2",
+    "seeds=2",
+    "task.time_limit=8",
+    "ppo.minibatch=40",
+    "ppo.epochs=2",
+    "heldout.episodes=4",
+    "heldout.every=1",
+    "metrics.every=1",
+    "checkpoint.every=1",
+    "run.name=one",
+]
+TAGS = {
+    "rollout/return",
+    "rollout/return/seed_1",
+    "rollout/group_return",
+    "rollout/completion",
+    "rollout/coverage",
+    "rollout/collisions",
+    "rollout/length",
+    "learn/policy_loss",
+    "learn/value_loss",
+    "learn/group_value_loss",
+    "learn/entropy",
+    "learn/clip_fraction",
+    "learn/approx_kl",
+    "learn/actor_grad_norm",
+    "learn/action_std",
+    "relative/weight_mean",
+    "relative/weight_negative",
+    "relative/sum_near_zero",
+    "relative/corr_relative_own",
+    "relative/corr_group_sum",
+    "heldout/return",
+    "heldout/completion",
+    "heldout/coverage/seed_0",
+    "frames_per_second",
+    "seconds/rollout",
+    "seconds/train",
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("runs")
+    assert main(["fit", "--config", "navigation", f"run.root={root}", *SMALL]) == 0
+    return root / "navigation" / "one"
+
+
+def options(run: Path, *changed: str) -> list[str]:
+    return ["--config", "navigation", f"run.root={run.parent.parent}", *SMALL, *changed]
+
+
+def test_tensorboard_shows_what_the_field_expects_against_frames(run: Path) -> None:
+    events = EventAccumulator(str(run))
+    events.Reload()
+    assert set(events.Tags()["scalars"]) >= TAGS
+    assert [e.step for e in events.Scalars("learn/policy_loss")] == [80, 160]
+    assert [e.step for e in events.Scalars("heldout/return")] == [0, 80, 160]
+
+
+def test_a_finished_run_has_nothing_left_and_a_longer_one_goes_on(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fit", "--resume", "last", *options(run)]) == 0
+    assert "nothing to do" in capsys.readouterr().out
+    assert main(["fit", "--resume", "last", *options(run, "iterations=3")]) == 0
+    assert "iteration 3/3" in capsys.readouterr().out
+
+
+def test_trained_teams_are_scored_and_filmed(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", "--checkpoint", str(run), "--problems", "4", *options(run)]) == 0
+    assert "completion" in capsys.readouterr().out
+    only = ["--agents", "agent_0", "agent_2"]
+    assert main(["evaluate", "--checkpoint", str(run), "--problems", "4", *options(run), *only]) == 0
+    assert main(["rollout", "--checkpoint", str(run), "--gif", str(tmp_path / "new" / "team.gif"), *options(run)]) == 0
+    assert (tmp_path / "new" / "team.gif").read_bytes().startswith(b"GIF89a")
+
+
+def test_a_dry_run_says_what_it_adds_up_to(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", "--dry-run", *options(run)]) == 0
+    assert "160 frames of each of 2 teams" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (["seeds=0"], "seeds: got 0, expected 1 or more"),
+        (["algorithm.form=cubic"], "algorithm.form"),
+        (["prompts_per_iteration=2"], "prompts_per_iteration"),
+        (["task=nowhere"], "nowhere"),
+        (["ppo.epochs=0"], "ppo.epochs: got 0"),
+        (["trainer=fsdp"], "trainer: got a strategy"),
+        (["algorithm={_target_: atgrpo.training.callbacks.grpo.GRPO}"], "expected an Algorithm"),
+    ],
+)
+def test_a_mistake_is_one_line(changed: list[str], message: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", *options(run, *changed)]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert len(said.strip().splitlines()) == 1
+
+
+def test_a_checkpoint_of_other_teams_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", "--checkpoint", str(run), *options(run, "task.agents=2")]) == 2
+    assert "task: got" in capsys.readouterr().err
+    assert main(["export", "--to", str(run / "new"), *options(run)]) == 2
+    assert "language models" in capsys.readouterr().err
+
+
+def test_text_cannot_be_filmed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rollout", "--config", "debug", "--gif", str(tmp_path / "x.gif")]) == 2
+    assert "expected a recipe with a task" in capsys.readouterr().err
+
+
+def test_boxes_are_pushed_by_every_algorithm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for algorithm in ("dec_ppo", "mappo", "relative"):
+        settings = [*SMALL, "iterations=1", f"algorithm={algorithm}", f"run.name={algorithm}", f"run.root={tmp_path}"]
+        assert main(["fit", "--config", "box_pushing", *settings]) == 0
+        assert "box_distance" in capsys.readouterr().out
