@@ -112,7 +112,7 @@ class Parts:
         """Starts the engine for ``policies``; ``only`` some of the roles play, if given."""
         c = self.config
         agents = {role: policy for role, policy in c.agents.items() if only is None or role in only}
-        for note in self._notes(agents):
+        for note in self.notes(agents):
             say(note)
         start = time.perf_counter()
         ranks = Ranks.current()
@@ -136,10 +136,15 @@ class Parts:
         say(f"engine: {team.engine.name}, started in {time.perf_counter() - start:.1f} s")
         return team
 
-    def _notes(self, agents: Collection[str]) -> Sequence[str]:
+    def notes(self, agents: Collection[str]) -> Sequence[str]:
+        """What the task has to say to whoever starts these roles.
+
+        Raises:
+            ConfigError: they cannot play it together, or nothing can run a program here.
+        """
         try:
             return self.environment().notes(agents)
-        except SandboxError as error:
+        except (SandboxError, ValueError) as error:
             raise ConfigError(str(error)) from error
 
     def datamodule(self) -> RolloutDataModule:
@@ -257,6 +262,7 @@ def _check(parts: Parts) -> None:
             raise ValueError(f"data got 0 samples in its {split} split, expected at least one")
     environment = parts.environment()
     check_roles(config.agents, environment)
+    parts.notes(config.agents)
     for split in get_args(Split):  # data of another task would show only once the run is under way
         parts.environment().reset(parts.data.split(split)[0])
     if sampler.credit == "step" and not environment.step_rewards_complete:

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Sequence
 
 from atgrpo.data.base import Split, TaskData, check_size, check_split
-from atgrpo.envs.arithmetic import evaluate
+from atgrpo.envs.arithmetic import MAX_DEPTH, MAX_LENGTH, MAX_MAGNITUDE, evaluate
 from atgrpo.types import Sample
 
 HELDOUT_SHARE = 8
@@ -21,9 +21,9 @@ class Expressions(TaskData):
     whatever the sizes or the seed.
 
     Args:
-        operations: Operations of the expressions, each at least 1; drawn evenly.
+        operations: Operations of the expressions, each from 1 to 31; drawn evenly.
         operators: The operators they are drawn from, some of ``+-*``.
-        first: Least and largest first number.
+        first: Least and largest first number, whole ones. What can come out is at most 10^18.
         others: Least and largest number after it.
         train_size: Samples in ``train``.
         heldout_size: Samples in ``heldout``.
@@ -40,13 +40,14 @@ class Expressions(TaskData):
         heldout_size: int = 256,
         seed: int = 0,
     ) -> None:
-        if not operations or min(operations) < 1:
-            raise ValueError(f"operations got {list(operations)}, expected a list of numbers of at least 1")
+        if not _are_whole(operations) or not all(1 <= n < MAX_DEPTH for n in operations):
+            raise ValueError(f"operations got {operations}, expected a list of whole numbers from 1 to {MAX_DEPTH - 1}")
         if not operators or not set(operators) <= set("+-*"):
             raise ValueError(f"operators got {operators!r}, expected some of '+-*'")
         for name, bounds in (("first", first), ("others", others)):
-            if len(bounds) != 2 or not 0 <= bounds[0] <= bounds[1]:
-                raise ValueError(f"{name} got {list(bounds)}, expected [least, largest] from 0")
+            if not _are_whole(bounds) or len(bounds) != 2 or not 0 <= bounds[0] <= bounds[1]:
+                raise ValueError(f"{name} got {bounds}, expected [least, largest], whole numbers from 0")
+        _check_magnitude(max(operations), operators, first[1], others[1])
         check_size("train_size", train_size)
         check_size("heldout_size", heldout_size)
         self._operations, self._operators = tuple(operations), operators
@@ -88,6 +89,23 @@ class Expressions(TaskData):
         answer = int(evaluate(expression))
         fits = split_of(numbers, operators) == name and answer > 0 and answer not in numbers
         return expression, answer if fits else None
+
+
+def _are_whole(numbers: object) -> bool:
+    return isinstance(numbers, Sequence) and bool(numbers) and all(type(number) is int for number in numbers)
+
+
+def _check_magnitude(operations: int, operators: str, first: int, other: int) -> None:
+    """Refuses expressions that ``evaluate`` would find too large or too long."""
+    settings = f"operations={operations}, operators={operators!r}, first up to {first} and others up to {other} got"
+    largest = first * max(1, other) ** operations if "*" in operators else first + other * operations
+    # A product of the others may be subtracted from the first number, or added to it.
+    largest = max(largest, first + other**operations) if set(operators) > {"*"} else largest
+    if largest > MAX_MAGNITUDE:
+        raise ValueError(f"{settings} results that may be over 10^18, expected smaller ones")
+    length = len(str(first)) + operations * (1 + len(str(other)))
+    if length > MAX_LENGTH:
+        raise ValueError(f"{settings} up to {length} characters, expected at most {MAX_LENGTH}")
 
 
 def split_of(numbers: Sequence[int], operators: Sequence[str]) -> Split:

@@ -15,12 +15,15 @@ from typing import Any
 from atgrpo.data.base import Split, TaskData, check_size, check_split
 from atgrpo.data.code_formats import Row, UnusableRowError, apps, code_contests, live_code_bench
 from atgrpo.data.small_programs import sample_of
+from atgrpo.envs.code_tests import MAX_EXPECTED
 from atgrpo.types import Sample
 
 logger = logging.getLogger(__name__)
 
 HELDOUT_SHARE = 10
 """One problem in so many is held out where no file of held-out problems is named."""
+MOST_TEST_CHARS = MAX_EXPECTED // 6
+"""JSON writes a character with six at most."""
 
 
 class _Problems(TaskData):
@@ -43,6 +46,8 @@ class _Problems(TaskData):
                 check_size(field, size)
         check_size("max_tests", max_tests)
         check_size("max_test_chars", max_test_chars)
+        if max_test_chars > MOST_TEST_CHARS:
+            raise ValueError(f"max_test_chars got {max_test_chars}, expected at most {MOST_TEST_CHARS}")
         # Absolute at once: the run may change its folder before the file is read.
         self._files = {"train": _absolute(train), "heldout": None if heldout is None else _absolute(heldout)}
         self._sizes = {"train": train_size, "heldout": heldout_size}
@@ -79,6 +84,7 @@ class _Problems(TaskData):
                 if self.need_reference and "reference" not in meta:
                     raise UnusableRowError("no solution in Python 3")
                 meta["tests"] = self._selected(meta["tests"])
+                _check_text(prompt, meta)
             except UnusableRowError as error:
                 refused[str(error)] += 1
                 continue
@@ -171,6 +177,13 @@ class LiveCodeBench(_Problems):
     def _half(self, prompt: str, row: Row) -> Split:
         day = date.fromisoformat(str(row["contest_date"])[:10])
         return "heldout" if day >= self._heldout_from else "train"
+
+
+def _check_text(prompt: str, meta: dict[str, Any]) -> None:
+    try:
+        json.dumps([prompt, meta], ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # JSON can spell it, no tokenizer reads it
+        raise UnusableRowError("half a character in it") from None
 
 
 def _absolute(pattern: str) -> str:

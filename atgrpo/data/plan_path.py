@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from atgrpo.data.puzzles import Draw, PuzzleData, check_moves, check_share
+from atgrpo.data.puzzles import Draw, PuzzleData, check_moves, check_share, check_whole
 from atgrpo.envs.plan_path import FREE, GOAL, START, WALL, Maze
 
 
@@ -33,10 +33,13 @@ class PathGrids(PuzzleData):
         heldout_size: int = 256,
         seed: int = 0,
     ) -> None:
+        check_whole(rows=rows, columns=columns, min_moves=min_moves, max_moves=max_moves)
         if rows < 1 or columns < 1 or rows * columns < 2:
             raise ValueError(f"rows and columns got {rows} and {columns}, expected at least two cells")
         check_share("walls", walls)
         check_moves(min_moves, max_moves)
+        if min_moves >= rows * columns:
+            raise ValueError(f"min_moves got {min_moves}, expected under {rows} * {columns} cells")
         super().__init__(train_size, heldout_size, seed)
         self._rows, self._columns, self._walls = rows, columns, walls
         self._min_moves, self._max_moves = min_moves, max_moves

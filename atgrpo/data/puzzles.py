@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 import zlib
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,8 @@ HELDOUT_SHARE = 8
 """One in so many puzzles is held out."""
 MISSES = 2000
 """Draws in a row without a new puzzle after which there are taken to be no more."""
+PATIENCE = 20.0
+"""Seconds of computing without a new puzzle after which the settings are taken to be too hard to meet."""
 
 Draw = tuple[str, str, Mapping[str, Any]]
 """Prompt, a solution, meta."""
@@ -44,7 +47,7 @@ class PuzzleData(TaskData):
         """The samples of one split, made on the first call; no puzzle occurs twice.
 
         Raises:
-            ValueError: the settings allow too few different puzzles.
+            ValueError: the settings allow too few different puzzles, or these are too rare to be found.
         """
         check_split(name)
         if name not in self._splits:
@@ -54,17 +57,31 @@ class PuzzleData(TaskData):
     def _generate(self, name: Split) -> Sequence[Sample]:
         rng = random.Random(f"{self._seed}-{name}")
         samples: dict[str, Sample] = {}
-        misses = 0
+        misses, since = 0, time.thread_time()
         while len(samples) < self._sizes[name]:
             drawn = self._draw(rng)
             if drawn is not None and drawn[0] not in samples and split_of(drawn[0]) == name:
                 samples[drawn[0]] = Sample(f"{name}-{len(samples)}", *drawn)
-                misses = 0
+                misses, since = 0, time.thread_time()
                 continue
             misses += 1
+            why = f"{name}_size got {self._sizes[name]}, expected at most about {len(samples)}"
             if misses == MISSES:
-                raise ValueError(f"{name}_size got {self._sizes[name]}, expected at most about {len(samples)}")
+                raise ValueError(why)
+            if time.thread_time() - since > PATIENCE:
+                raise ValueError(f"{why}: {misses} draws in {PATIENCE:g} s gave no other; expected easier settings")
         return tuple(samples.values())
+
+
+def check_whole(**settings: float | None) -> None:
+    """Refuses what is no whole number.
+
+    Raises:
+        ValueError: one of the settings is neither an integer nor None.
+    """
+    for field, value in settings.items():
+        if value is not None and type(value) is not int:
+            raise ValueError(f"{field} got {value}, expected a whole number")
 
 
 def check_share(field: str, share: float) -> None:

@@ -8,12 +8,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from atgrpo.data.base import Split, TaskData, check_size, check_split, scorable_gold
+from atgrpo.envs.reasoning_gym import judged, scorer
 from atgrpo.types import Sample
 
 logger = logging.getLogger(__name__)
 
 SPARE = 4
 """Problems drawn, at most, for each one that is kept."""
+NONSENSE = ("0", "1", "-1", "x", "null", "[]", "{}", "True")
+"""What no scorer may pay in most problems, beside the question itself."""
+PROBED = 16
+"""Problems that a scorer is tried on; fewer than half of these, without those that have this answer, say nothing."""
 
 
 class ReasoningGym(TaskData):
@@ -21,7 +26,9 @@ class ReasoningGym(TaskData):
 
     With ``scorable_only`` they are for teams judged by ``envs.answers.equal``, which compares values, not forms: a task
     about form (simplifying a fraction) would pay for copying the problem. Without, any task goes, for
-    ``envs.reasoning_gym``, which asks the task's own scorer: ``meta["reasoning_gym"]`` holds what that needs.
+    ``envs.reasoning_gym``, which asks the task's own scorer: ``meta["reasoning_gym"]`` holds what that needs. A task
+    whose scorer pays one and the same nonsense (``NONSENSE``) as much as the gold answers in three of four problems is
+    refused, as there is nothing to learn from it.
 
     Args:
         task: Its name in reasoning-gym.
@@ -52,7 +59,10 @@ class ReasoningGym(TaskData):
         check_split(name)
         if name not in self._splits:
             taken = {sample.prompt for sample in self.split("heldout")} if name == "train" else set()
-            self._splits[name] = self._generate(name, taken)
+            samples = self._generate(name, taken)
+            if not self._scorable_only:
+                _check_scorer(self._task, samples[:PROBED])
+            self._splits[name] = samples
         return self._splits[name]
 
     def _generate(self, name: Split, taken: set[str]) -> Sequence[Sample]:
@@ -92,5 +102,48 @@ class ReasoningGym(TaskData):
         seed = random.Random(f"{self._seed}-{name}").randrange(2**31)
         try:
             return reasoning_gym.create_dataset(self._task, size=size, seed=seed, **self._settings)
-        except (TypeError, AssertionError) as error:
+        except (TypeError, AssertionError, AttributeError) as error:  # the last: a mapping for what is an object there
             raise ValueError(f"settings of {self._task!r} got {self._settings}: {error}") from error
+
+
+def _check_scorer(task: str, samples: Sequence[Sample]) -> None:
+    """Refuses a task that pays nonsense.
+
+    Raises:
+        ValueError: it does; the message says what and how often.
+    """
+    if paid := [said for nonsense in (*NONSENSE, None) if (said := _payment(nonsense, samples))]:
+        raise ValueError(
+            f"task got {task!r}, expected one whose scorer tells answers apart; it pays as much as for the gold answer "
+            f"for {', '.join(paid[:3])}{' and more' if paid[3:] else ''}"
+        )
+
+
+def _payment(nonsense: str | None, samples: Sequence[Sample]) -> str:
+    """In how many problems it is paid, in words; None stands for the question. Empty where these are few."""
+    others = [sample for sample in samples if nonsense is None or not _alike(nonsense, sample.answer)]
+    paid = 0
+    for tried, sample in enumerate(others, 1):
+        paid += _is_paid(sample.prompt if nonsense is None else nonsense, sample)
+        if 4 * (tried - paid) > len(others):
+            return ""
+    if 2 * len(others) < PROBED:
+        return ""
+    return f"{'the question' if nonsense is None else repr(nonsense)} ({paid} of {len(others)} problems)"
+
+
+def _is_paid(answer: str, sample: Sample) -> bool:
+    score, gold = scorer(sample), sample.meta["reasoning_gym"]["answer"]
+    try:
+        said = judged(score, sample, answer)
+        return said > 0 and said >= (1.0 if gold is None else judged(score, sample, gold))
+    except Exception:  # on the gold answer, and of any type: the environment leaves such rewards out
+        return False
+
+
+def _alike(answer: str, gold: str) -> bool:
+    """The same text in any case, or the same number."""
+    try:
+        return float(answer) == float(gold)
+    except ValueError:
+        return answer.casefold() == gold.casefold()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 import zlib
@@ -15,10 +16,13 @@ from atgrpo.data.base import Split, TaskData, check_size, check_split
 from atgrpo.types import Sample
 
 PROBLEMS = Path(__file__).parent / "programs" / "small.jsonl"
+_BUILTINS = {"__builtins__": {}, "len": len, "max": max, "min": min, "sum": sum}
 HELDOUT_SHARE = 4
 """One in so many problems of the fixed set, and of the rules of the endless one, is held out."""
 EXAMPLES, HIDDEN = 4, 6
 """Tests of a made problem."""
+LEAST, MOST = 5, 1000
+"""Bounds of ``largest``: below there are fewer numbers than tests, and a word is repeated so often."""
 
 
 def sample_of(name: str, prompt: str, meta: Mapping[str, Any]) -> Sample:
@@ -72,6 +76,16 @@ class Rule:
     arguments: str
     """Names, one letter each: ``a``, ``b``, ``n`` are numbers, ``x`` is a list of numbers, ``s`` is a word."""
 
+
+_ALIKE = (
+    ("max(a, b)", ("min(a, b)", "a", "b")),
+    ("max(x)", ("min(x)", "sum(x)", "x[0]", "x[-1]")),
+    ("min(x)", ("max(x)", "sum(x)", "x[0]", "x[-1]")),
+    ("sum(x)", ("max(x)", "min(x)", "x[0]", "x[-1]")),
+    ("x[0]", ("max(x)", "min(x)", "sum(x)", "x[-1]")),
+    ("x[-1]", ("max(x)", "min(x)", "sum(x)", "x[0]")),
+)
+"""What a program may take for a part of a rule by mistake."""
 
 # No rule says what another one says, so numbers that are held out are held out in every wording.
 RULES = (
@@ -130,7 +144,7 @@ class SimpleFunctions(TaskData):
 
     Args:
         arguments: Kinds of functions by their arguments (``n``, ``ab``, ``x``, ``s``).
-        largest: Largest number in a rule; the smallest is 2.
+        largest: Largest number in a rule, 5 to 1000; the smallest is 2.
         train_size: Samples in ``train``.
         heldout_size: Samples in ``heldout``.
         seed: Which problems are drawn.
@@ -147,8 +161,8 @@ class SimpleFunctions(TaskData):
         known = sorted({rule.arguments for rule in RULES})
         if not arguments or not set(arguments) <= set(known):
             raise ValueError(f"arguments got {list(arguments)}, expected a list of {known}")
-        if largest < 3:
-            raise ValueError(f"largest got {largest}, expected at least 3")
+        if not LEAST <= largest <= MOST:
+            raise ValueError(f"largest got {largest}, expected {LEAST} to {MOST}")
         check_size("train_size", train_size)
         check_size("heldout_size", heldout_size)
         self._rules = tuple(rule for rule in RULES if rule.arguments in arguments)
@@ -170,23 +184,27 @@ class SimpleFunctions(TaskData):
         while len(samples) < self._sizes[name]:
             rule = rng.choice(self._rules)
             k, m = rng.randint(2, self._largest), rng.randint(2, self._largest)
-            text, expression = rule.text.format(k=k, m=m), rule.expression.format(k=k, m=m)
+            text = rule.text.format(k=k, m=m)
             if text in samples or _half(text) != name:
                 misses += 1
                 if misses == 2000:
                     raise ValueError(f"{name}_size got {self._sizes[name]}, expected at most about {len(samples)}")
                 continue
             misses = 0
-            samples[text] = _make(f"{name}-{len(samples)}", text, expression, rule.arguments, self._largest, rng)
+            samples[text] = _make(f"{name}-{len(samples)}", text, rule, {"k": k, "m": m}, self._largest, rng)
         return tuple(samples.values())
 
 
-def _make(name: str, text: str, expression: str, arguments: str, largest: int, rng: random.Random) -> Sample:
-    head = f"f({', '.join(arguments)})"
-    code = compile(expression, expression, "eval")
-    cases = _cases(code, arguments, largest, rng)
-    while _too_easy(cases[EXAMPLES:]):
-        cases = _cases(code, arguments, largest, rng)
+def _make(name: str, text: str, rule: Rule, numbers: dict[str, int], largest: int, rng: random.Random) -> Sample:
+    head = f"f({', '.join(rule.arguments)})"
+    expression = rule.expression.format(**numbers)
+    parts = [(part, other) for part, alike in _ALIKE if part in expression for other in alike]
+    wrong = [_compiled(expression.replace(part, other)) for part, other in parts]
+    # Where a threshold may lie: just below, on and just above it.
+    border = [[numbers["k"] + step] for step in (-1, 0, 1)] if rule.arguments == "n" else []
+    cases = _cases(_compiled(expression), rule.arguments, border, largest, rng)
+    while _too_easy(cases[EXAMPLES:], rule.arguments, wrong):
+        cases = _cases(_compiled(expression), rule.arguments, border, largest, rng)
     meta = {
         "function": "f",
         "examples": cases[:EXAMPLES],
@@ -196,25 +214,35 @@ def _make(name: str, text: str, expression: str, arguments: str, largest: int, r
     return sample_of(name, f"Write {head} that returns {text}.", meta)
 
 
-def _cases(code: CodeType, arguments: str, largest: int, rng: random.Random) -> list[list[Any]]:
-    """Pairs of arguments and result, no arguments twice."""
-    cases: dict[str, list[Any]] = {}
+def _cases(
+    code: CodeType, arguments: str, border: list[list[Any]], largest: int, rng: random.Random
+) -> list[list[Any]]:
+    """Pairs of arguments and result, no arguments twice; those of ``border`` stand last."""
+    cases = {json.dumps(values): [values, _value(code, arguments, values)] for values in border}
     while len(cases) < EXAMPLES + HIDDEN:
         values = [_draw(letter, largest, rng) for letter in arguments]
-        cases.setdefault(json.dumps(values), [values, _value(code, dict(zip(arguments, values, strict=True)))])
-    return list(cases.values())
+        cases.setdefault(json.dumps(values), [values, _value(code, arguments, values)])
+    made = list(cases.values())
+    return made[len(border) :] + made[: len(border)]
 
 
-def _too_easy(cases: Sequence[Sequence[Any]]) -> bool:
-    """Whether a constant, or an argument as it is, would pass."""
+def _too_easy(cases: Sequence[Sequence[Any]], arguments: str, wrong: Sequence[CodeType]) -> bool:
+    """Whether a constant, an argument as it is, or a program that takes one part for another would pass."""
     results = [result for _, result in cases]
-    constant = all(result == results[0] for result in results)
-    return constant or any(list(column) == results for column in zip(*(given for given, _ in cases), strict=True))
+    columns = [list(column) for column in zip(*(given for given, _ in cases), strict=True)]
+    if results in columns or all(result == results[0] for result in results):
+        return True
+    return any(all(_value(code, arguments, given) == result for given, result in cases) for code in wrong)
 
 
-def _value(code: CodeType, names: dict[str, Any]) -> Any:
+@functools.lru_cache(maxsize=4096)
+def _compiled(expression: str) -> CodeType:
+    return compile(expression, expression, "eval")
+
+
+def _value(code: CodeType, arguments: str, values: Sequence[Any]) -> Any:
     """What one of our own expressions comes to."""
-    return eval(code, {"__builtins__": {}, "len": len, "max": max, "min": min, "sum": sum}, names)
+    return eval(code, _BUILTINS, dict(zip(arguments, values, strict=True)))
 
 
 def _draw(letter: str, largest: int, rng: random.Random) -> Any:

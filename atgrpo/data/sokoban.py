@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from atgrpo.data.puzzles import Draw, PuzzleData, check_moves, check_share
+from atgrpo.data.puzzles import Draw, PuzzleData, check_moves, check_share, check_whole
 from atgrpo.envs.grids import paths
 from atgrpo.envs.sokoban import FLOOR, WALL, Level, distances, mask, render
 
@@ -37,6 +37,7 @@ class SokobanLevels(PuzzleData):
         heldout_size: int = 256,
         seed: int = 0,
     ) -> None:
+        check_whole(size=size, boxes=boxes, min_moves=min_moves, max_moves=max_moves)
         if size < 4:
             raise ValueError(f"size got {size}, expected at least 4")
         if not 1 <= boxes <= (size - 2) ** 2 - 2:

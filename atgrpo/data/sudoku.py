@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 import random
 
-from atgrpo.data.puzzles import Draw, PuzzleData
+from atgrpo.data.puzzles import Draw, PuzzleData, check_whole
 from atgrpo.envs.sudoku import BLANK, SIDES, digits, lines, peers, solutions
+
+CLUES = {4: 4, 9: 17}
+"""Side -> fewest clues of a grid with one solution."""
 
 
 class Sudokus(PuzzleData):
@@ -17,8 +20,9 @@ class Sudokus(PuzzleData):
 
     Args:
         side: 4 or 9 digits.
-        blanks: Cells to fill. With more than about 52 of 81 a draw often finds none, with more than 12 of 16 there
-            is none.
+        blanks: Cells to fill, at most 64 of 81 and 12 of 16, as no grid with fewer clues has one solution (McGuire et
+            al., 2014, "There is no 16-clue Sudoku"). With more than about 52 of 81 a draw often finds none, and with
+            more than about 58 it takes longer than anyone waits.
         train_size: Samples in ``train``.
         heldout_size: Samples in ``heldout``.
         seed: Which grids are drawn.
@@ -27,10 +31,11 @@ class Sudokus(PuzzleData):
     def __init__(
         self, side: int = 4, blanks: int = 4, train_size: int = 4096, heldout_size: int = 256, seed: int = 0
     ) -> None:
+        check_whole(side=side, blanks=blanks)
         if side not in SIDES:
             raise ValueError(f"side got {side}, expected one of {SIDES}")
-        if not 1 <= blanks < side * side:
-            raise ValueError(f"blanks got {blanks}, expected 1 to {side * side - 1}")
+        if not 1 <= blanks <= side * side - CLUES[side]:
+            raise ValueError(f"blanks got {blanks}, expected 1 to {side * side - CLUES[side]} for side {side}")
         super().__init__(train_size, heldout_size, seed)
         self._side, self._blanks = side, blanks
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 
 from atgrpo.envs.base import Environment
 from atgrpo.envs.own import load_function
+from atgrpo.envs.shown import harmless
 from atgrpo.types import Action, Message, Observation, Sample, StepResult
 
 
@@ -37,7 +38,9 @@ class AECTeam(Environment):
     latest ``infos[agent]["success"]``, and the team reward where the game reports none.
 
     A response that cannot be read, or that the action space or an ``action_mask`` of the observation excludes, is an
-    invalid action: it is not played, earns -1 and ends the episode, as the game cannot go on without a move.
+    invalid action: it is not played, earns -1 and ends the episode, as the game cannot go on without a move. Such an
+    episode is spoilt: its team reward and success are 0, whatever was earned or reported before, as no game is worth
+    less. What has been paid until then may be much (all there is, where a game only takes).
 
     A fork copies every attribute of the game and of its wrappers, generators included, and not by ``copy.deepcopy`` of
     the game itself: many games (``EzPickle``) would come out of that as new. A game that draws from a global generator
@@ -70,7 +73,7 @@ class AECTeam(Environment):
         low, high = reward_range
         if not low < high:
             raise ValueError(f"reward_range got {list(reward_range)}, expected the least, then the most")
-        self._game: Any = load_function(make, "make")(**settings)
+        self._game: Any = load_function(make, "make")(**copy.deepcopy(dict(settings)))
         agents: Sequence[str] = getattr(self._game, "possible_agents", ())
         if not agents or not hasattr(self._game, "observe"):
             raise ValueError(f"make got {make!r}, expected what makes a PettingZoo AEC environment")
@@ -90,13 +93,14 @@ class AECTeam(Environment):
     def reset(self, sample: Sample) -> None:
         """Starts the game that the sample's seed gives."""
         seed = sample.meta.get("seed", zlib.crc32(sample.id.encode()))
-        self._game.reset(seed=int(seed), options=sample.meta.get("options"))
+        # A copy, as a game may change what it is given, and other trees play the same sample.
+        self._game.reset(seed=int(seed), options=copy.deepcopy(sample.meta.get("options")))
         self._sample, self._spoilt, self._reported = sample, False, None
         self._earned = self._paid = dict.fromkeys(self.roles, 0.0)
         self._settle()
 
     def observe(self, agent: str) -> Observation:
-        """System text, the sample's prompt and what the game shows this agent now."""
+        """System text, the sample's prompt and what the game shows this agent now, made ``harmless``."""
         self._check(agent)
         shown = self._describe(self._game, agent)
         if not isinstance(shown, str):
@@ -105,7 +109,7 @@ class AECTeam(Environment):
                 "that writes one"
             )
         system: list[Message] = [{"role": "system", "content": text}] if (text := self._prompts.get(agent)) else []
-        content = "\n".join(filter(None, (self._current.prompt, shown)))
+        content = "\n".join(filter(None, (self._current.prompt, harmless(shown))))
         return Observation(agent, (*system, {"role": "user", "content": content}))
 
     def parse(self, agent: str, text: str) -> Action:
@@ -147,6 +151,8 @@ class AECTeam(Environment):
 
     @property
     def _level(self) -> float:
+        if self._spoilt:
+            return 0.0
         total = sum(self._earned.values())
         if self._total == "mean":
             total /= len(self._earned)
@@ -159,8 +165,8 @@ class AECTeam(Environment):
 
     @property
     def success(self) -> float:
-        """As the game reports it, else the team reward."""
-        return self._level if self._reported is None else self._reported
+        """As the game reports it, else the team reward; 0 of a spoilt episode."""
+        return self._level if self._reported is None or self._spoilt else self._reported
 
     def fork(self) -> Self:
         """A copy with a game of its own."""

@@ -37,7 +37,7 @@ def last_boxed(text: str) -> str | None:
 
 def gsm8k_answer(text: str) -> str | None:
     """The number after the last ``####``, wherever it stands."""
-    found = re.findall(r"####\s*\$?\s*(-?\$?[\d.,]*\d(?:/\d+)?%?)", text)
+    found = re.findall(r"####\s*+(?:\$\s*+)?(-?\$?[\d.,]*\d(?:/\d+)?%?)", text)
     return found[-1] if found else None
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import copy
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal, Self, get_args
+from typing import ClassVar, Literal, Self, get_args
 
 from atgrpo.envs.answers import last_boxed
 from atgrpo.envs.arithmetic import ArithmeticSyntaxError, evaluate, to_text
@@ -77,7 +77,7 @@ class Calculator(Environment):
         checker_prompt: System text of the checker; empty for none.
     """
 
-    roles = ("solver", "checker")
+    roles: ClassVar[tuple[str, ...]] = ("solver", "checker")
 
     def __init__(
         self,
@@ -104,8 +104,7 @@ class Calculator(Environment):
                 raise ValueError(f"{name} got {share}, expected 0 to 1")
         if form not in get_args(Form):
             raise ValueError(f"form got {form!r}, expected one of {get_args(Form)}")
-        self._last_word = "checker" if checker else "solver"
-        self._team = self.roles if checker else self.roles[:1]
+        self.roles = ("solver", "checker") if checker else ("solver",)  # type: ignore[misc]  # its own, not the class's
         self._max_calls, self._error_rate, self._form = max_calls, error_rate, form
         self._demonstrated_calls, self._demonstrated_misreadings = demonstrated_calls, demonstrated_misreadings
         self._prompts = {"solver": solver_prompt, "checker": checker_prompt}
@@ -167,8 +166,21 @@ class Calculator(Environment):
         if not isinstance(move, Move) or move.agent != agent:
             raise ValueError(f"step of {agent!r} got {move!r}, expected an action that parse made for this agent")
         self._history = (*self._history, move)
-        self._done = agent == self._last_word and move.answer is not None
+        self._done = agent == self.roles[-1] and move.answer is not None
         return StepResult(self.success, 0.0 if move.valid else -1.0, self._done, info={"tool": move.result is not None})
+
+    def notes(self, agents: Collection[str]) -> Sequence[str]:
+        """Nothing, of a team that has the agent whose answer ends an episode.
+
+        Raises:
+            ValueError: it is missing; every episode would go on until the sampler's turns have run out.
+        """
+        if self.roles[-1] not in agents:
+            raise ValueError(
+                f"agents: got {', '.join(agents)}, expected {self.roles[-1]} too, whose answer ends an episode "
+                "(a solver alone is env.checker=false)"
+            )
+        return ()
 
     @property
     def done(self) -> bool:
@@ -212,8 +224,8 @@ class Calculator(Environment):
         return random.Random("|".join((self._current.id, *label)))
 
     def _check(self, agent: str) -> None:
-        if agent not in self._team:
-            raise ValueError(f"agent got {agent!r}, expected one of {self._team}")
+        if agent not in self.roles:
+            raise ValueError(f"agent got {agent!r}, expected one of {self.roles}")
 
 
 def _reversed(number: str) -> str:

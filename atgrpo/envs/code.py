@@ -18,10 +18,10 @@ from atgrpo.envs.code_prompts import (
     demonstrate,
     news,
     program_block,
-    shown,
     test_lines,
 )
 from atgrpo.envs.code_tests import Case, Problem, read_tests
+from atgrpo.envs.shown import shown
 from atgrpo.sandbox.runner import Sandbox, SandboxError
 from atgrpo.types import Action, Message, Observation, Sample, StepResult
 

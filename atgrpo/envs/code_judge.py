@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 from atgrpo.envs.code_tests import Case, parse_quietly
@@ -17,6 +18,8 @@ MAX_PROGRAM = 16_000
 """Longest program, in characters."""
 MOST_TIMEOUTS = 2
 """A program that ran out of time (a function: that was ended within a call) so often is not run any further."""
+ROOM = 4
+"""So many times the expected output a program may print, where ``output_kb`` would be less."""
 PRELUDE = "import collections, functools, heapq, itertools, math, re\nfrom typing import *\n"
 """What LeetCode's judge has imported before a ``class Solution``."""
 
@@ -68,7 +71,8 @@ def judge(sandbox: Sandbox, source: str, function: str | None, cases: tuple[Case
     """Runs a program on tests: a function in one sandbox for all of them, a program on stdin in one for each.
 
     A crash or a time-out is a failed test, and the others are still run until ``MOST_TIMEOUTS``. Expected values stay
-    outside of the sandbox.
+    outside of the sandbox. What is larger than ``output_kb`` and than ``ROOM`` times what is expected fails the test
+    and is never compared: of an output only the beginning is known.
 
     Raises:
         SandboxError: a failure of ours.
@@ -76,6 +80,7 @@ def judge(sandbox: Sandbox, source: str, function: str | None, cases: tuple[Case
     if not cases:
         return ()
     if function is not None:
+        sandbox = _with_room(sandbox, max(len(case.expected.encode("utf-8", "replace")) for case in cases))
         returned = _call(sandbox, _by_name(source, function), function, [json.loads(case.given) for case in cases])
         return tuple(_returned(r, case) for r, case in zip(returned, cases, strict=True))
     verdicts: list[Verdict] = []
@@ -84,10 +89,18 @@ def judge(sandbox: Sandbox, source: str, function: str | None, cases: tuple[Case
         if timeouts == MOST_TIMEOUTS:
             verdicts.append(Verdict(False, "was not run: out of time before"))
             continue
-        run = sandbox.run(source, case.given)
+        roomy = _with_room(sandbox, len(case.expected.encode("utf-8", "replace")))
+        run = roomy.run(source, case.given)
         timeouts += run.stopped == "time"
-        verdicts.append(_printed(run, case))
+        verdicts.append(_printed(run, case, roomy.limits.output_kb))
     return tuple(verdicts)
+
+
+def _with_room(sandbox: Sandbox, expected_bytes: int) -> Sandbox:
+    kb = ROOM * expected_bytes / 1024
+    if kb <= sandbox.limits.output_kb:
+        return sandbox
+    return replace(sandbox, limits=replace(sandbox.limits, output_kb=math.ceil(kb)))
 
 
 def _call(sandbox: Sandbox, source: str, function: str, arguments: list[Any]) -> list[Returned]:
@@ -118,11 +131,13 @@ def _returned(returned: Returned, case: Case) -> Verdict:
     return Verdict(same_value(returned.value, json.loads(case.expected)), f"gave {returned.value!r:.60}")
 
 
-def _printed(run: Run, case: Case) -> Verdict:
+def _printed(run: Run, case: Case, kept_kb: float) -> Verdict:
     if run.stopped is not None:
         return Verdict(False, f"was stopped: {run.stopped}")
     if not run.ok:
         return Verdict(False, f"failed: {_one_line(run.stderr)[:80] or f'exit code {run.exit_code}'}")
+    if len(run.stdout.encode()) >= round(kept_kb * 1024):  # its end may be missing
+        return Verdict(False, "printed too much")
     return Verdict(same_output(run.stdout, case.expected), f"gave {run.stdout.strip()!r:.60}")
 
 

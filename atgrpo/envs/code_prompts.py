@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from atgrpo.envs.code_judge import Verdict
 from atgrpo.envs.code_tests import Case, awaited, called, written
+from atgrpo.envs.shown import shown
 from atgrpo.types import Message
 
 MOST_SHOWN = 3
@@ -63,11 +64,6 @@ STDIN_SHOTS = (
         (Case("2 3\n", "103\n"), Case("7\n", "107\n"), Case("5 1 4\n", "105\n"), Case("0 8\n", "108\n")),
     ),
 )
-
-
-def shown(text: str, limit: int) -> str:
-    """``text`` for a prompt: cut, and unable to spell a control token."""
-    return text[:limit].replace("<|", "< |")
 
 
 def ask(agent: str, prompt: str, function: str | None, examples: Sequence[Case], tests: int) -> str:

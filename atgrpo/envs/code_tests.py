@@ -17,6 +17,8 @@ MAX_LINE = 200
 """Longest test of a function, in characters."""
 MAX_BLOCK = 1000
 """Longest input, and longest output, of a test of a program."""
+MAX_EXPECTED = 1_000_000
+"""Longest expected output of a problem: the sandbox reads some more than four times as much."""
 
 _LIST_MARK = re.compile(r"^(?:[-*]|\d{1,2}[.)])\s+")
 
@@ -49,7 +51,7 @@ class Problem:
         """Reads ``sample.meta``.
 
         Raises:
-            ValueError: there are no hidden tests, or something in it is of another form.
+            ValueError: there are no hidden tests, one expects more than can be read, or something is of another form.
         """
         meta = sample.meta
         function, reference = meta.get("function"), meta.get("reference")
@@ -71,6 +73,8 @@ def _cases(name: str, meta: Mapping[str, Any], field: str, function: str | None)
             raise ValueError(f"sample {name!r} got {pair!r} in {field}, expected {form}")
         given, expected = pair
         cases.append(Case(given, str(expected)) if function is None else Case(_json(given), _json(expected)))
+        if (length := len(cases[-1].expected)) > MAX_EXPECTED:
+            raise ValueError(f"sample {name!r} got {length} characters to expect, expected at most {MAX_EXPECTED}")
     return tuple(cases)
 
 
@@ -146,7 +150,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
             raise ValueError("dict got keys of other types, expected str")
-        return {key: _plain(item) for key, item in value.items()}
+        return {_plain(key): _plain(item) for key, item in value.items()}
     if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, str):

@@ -34,7 +34,7 @@ class Result:
     local: Mapping[str, float | None] = field(default_factory=lambda: MappingProxyType({}))
     """Id of a chat completion -> what that call earned; 0 for those that are not named, None for an unjudged one."""
     success: float | None = None
-    """How far the goal was reached, 0 to 1, for the reports; the team's reward where None."""
+    """How far the goal was reached, 0 to 1, for the reports; the team's reward, clipped to that, where None."""
 
 
 Play = Callable[[Client, Sample], float | Result | Awaitable[float | Result]]
@@ -62,7 +62,7 @@ class External(Environment):
         """The state after a play."""
         after = copy.copy(self)
         success = result.team if result.success is None else result.success
-        after._success = math.nan if success is None else success
+        after._success = math.nan if success is None else min(1.0, max(0.0, success))
         return after
 
     def observe(self, agent: str) -> Observation:
@@ -90,13 +90,33 @@ def as_result(value: Any) -> Result:
     """What a play returned, checked.
 
     Raises:
-        ValueError: neither a finite number nor a Result of such numbers.
+        ValueError: neither a finite number nor a Result of such numbers, with a mapping of ids as ``local`` and
+            ``success`` within 0..1.
     """
     result = value if isinstance(value, Result) else Result(team=value)
-    numbers: list[Any] = [result.team, result.success, *result.local.values()]
-    if value is None or any(n is not None and not (isinstance(n, Real) and math.isfinite(n)) for n in numbers):
+    local: Any = result.local
+    if not isinstance(local, Mapping) or not all(isinstance(key, str) for key in local):
+        raise ValueError(f"play returned Result.local={local!r:.200}, expected a mapping of ids of chat completions")
+    numbers: list[Any] = [result.team, result.success, *local.values()]
+    if value is None or not all(n is None or _is_finite(n) for n in numbers):
         raise ValueError(f"play returned {value!r:.200}, expected a finite number, or a Result of such and of None")
-    return result
+    if result.success is not None and not 0 <= result.success <= 1:
+        raise ValueError(f"play returned Result.success={result.success!r:.80}, expected 0 to 1, or None")
+    return Result(
+        team=_plain(result.team), local={key: _plain(n) for key, n in local.items()}, success=_plain(result.success)
+    )
+
+
+def _is_finite(number: Any) -> bool:
+    try:
+        return isinstance(number, Real) and math.isfinite(number)
+    except OverflowError:  # an integer of hundreds of digits
+        return False
+
+
+def _plain(number: float | None) -> float | None:
+    """Numbers of numpy and the like as Python's own."""
+    return None if number is None else float(number)
 
 
 def _refuse() -> NoReturn:

@@ -12,6 +12,7 @@ from typing import Self
 from atgrpo.envs.answers import JudgeError, equal, final_answer, is_scorable
 from atgrpo.envs.arithmetic import ArithmeticSyntaxError, evaluate, milestones, to_text
 from atgrpo.envs.base import Environment
+from atgrpo.envs.shown import shown
 from atgrpo.types import Action, Message, Observation, Sample, StepResult
 
 PENDING = "?"
@@ -220,8 +221,7 @@ class MathTeam(Environment):
         try:
             return _called(text.strip(), to_text(evaluate(text, max_operations=self._max_operations)))
         except ArithmeticSyntaxError as error:
-            # Cut, and unable to spell a control token: the model reads it again.
-            said = " ".join(text.split())[:40].replace("<|", "< |") or PENDING
+            said = shown(" ".join(text.split()), 40) or PENDING
             return Move("tool", said, f"Tool: {error}", None)
 
 

@@ -7,8 +7,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from atgrpo.envs.code_judge import read_program
-from atgrpo.envs.code_prompts import program_block, shown
+from atgrpo.envs.code_prompts import program_block
 from atgrpo.envs.math import MathTeam, Move, readable
+from atgrpo.envs.shown import shown
 from atgrpo.sandbox.runner import Run, Sandbox, SandboxError
 from atgrpo.types import Action, StepResult
 

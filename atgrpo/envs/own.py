@@ -6,16 +6,14 @@ import functools
 import importlib
 import inspect
 import logging
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from atgrpo.envs.shown import harmless
 from atgrpo.types import Message
 
 logger = logging.getLogger(__name__)
-
-_CONTROL = re.compile(r"<(?=\||/?s>|(?:start|end)_of_turn>)|\[(?=/?INST\])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ def shown(text: str, limit: int) -> str:
     """``text`` as a model may read it again: stripped, about ``limit`` characters at most, no control token in it."""
     text = text.strip()
     cut = text if len(text) <= limit else text[:limit].rstrip() + "..."
-    return _CONTROL.sub(lambda found: found[0] + " ", cut)
+    return harmless(cut)
 
 
 def dialogue(agent: str, system: str, prompt: str, spoken: Sequence[Spoken]) -> tuple[Message, ...]:

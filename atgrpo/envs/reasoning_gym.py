@@ -33,6 +33,10 @@ SYMPY = frozenset(
 """Tasks whose scorer has sympy read the answer, which evaluates it as Python too."""
 
 
+Scorer = Callable[..., float]
+"""Called with an answer and an entry: question, gold answer and metadata."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What one agent answered; None where nothing could be read."""
@@ -48,10 +52,8 @@ class ReasoningGymTeam(Environment):
     answer is the proposer's, right or wrong; the sampler bounds the turns. ``team_reward`` is the score (0..1, partial
     scores as the task gives them) of the acting agent's answer; ``local_reward`` the same, and -1 where there is no
     answer. ``success`` is whether the team's answer has the full score: the verifier's latest once it has spoken, else
-    the proposer's. Where the scorer crashes both rewards are None and ``success`` is NaN.
-
-    Some scorers evaluate the answer as Python. Those are asked only about what is harmless (see ``is_harmless``); any
-    other answer scores 0 there.
+    the proposer's. Where the scorer crashes on the gold answer, too, both rewards are None and ``success`` is NaN; see
+    ``judged``.
 
     Args:
         proposer_prompt: System text of the proposer; empty for none.
@@ -73,7 +75,7 @@ class ReasoningGymTeam(Environment):
         self._systems = {"proposer": proposer_prompt, "verifier": verifier_prompt}
         self._limit = limit
         self._sample: Sample | None = None
-        self._score: Callable[..., float] = _no_scorer
+        self._score: Scorer = _no_scorer
         self._spoken: tuple[Spoken, ...] = ()
         self._proposed: str | None = None
         self._done = False
@@ -85,10 +87,9 @@ class ReasoningGymTeam(Environment):
         Raises:
             ValueError: it is not of ``data.reasoning_gym``.
         """
-        origin = sample.meta.get("reasoning_gym")
-        if origin is None:
+        if "reasoning_gym" not in sample.meta:
             raise ValueError(f"sample {sample.id!r} is of no reasoning-gym task, expected data=reasoning_gym")
-        self._sample, self._score = sample, scorer(origin["task"], json.dumps(origin["settings"], sort_keys=True))
+        self._sample, self._score = sample, scorer(sample)
         self._spoken, self._proposed, self._done, self._success = (), None, False, 0.0
 
     def observe(self, agent: str) -> Observation:
@@ -119,7 +120,7 @@ class ReasoningGymTeam(Environment):
         note = f"Proposed answer: {text}" if agent == "proposer" else f"The verifier's answer: {text}"
         self._spoken = (*self._spoken, Spoken(agent, f"<answer>{text}</answer>", note))
         try:
-            score = 0.0 if answer.text is None else self._judged(answer.text)
+            score = 0.0 if answer.text is None else judged(self._score, self._current, answer.text)
         except Exception as error:  # the scorers are another project's, and raise what they like
             complaint = f"{type(error).__name__}: {error}"
             warn_once(f"the scorer of {self._current.meta['reasoning_gym']['task']}", complaint)
@@ -132,18 +133,6 @@ class ReasoningGymTeam(Environment):
         if leads:
             self._success = float(score == 1.0)
         return StepResult(score, -1.0 if answer.text is None else score, self._done)
-
-    def _judged(self, answer: str) -> float:
-        sample, origin = self._current, self._current.meta["reasoning_gym"]
-        if answer != origin["answer"] and not is_harmless(origin["task"], answer):
-            return 0.0
-        metadata = {key: value for key, value in sample.meta.items() if key != "reasoning_gym"}
-        # A copy, as a scorer may change what it is given.
-        entry = copy.deepcopy({"question": sample.prompt, "answer": origin["answer"], "metadata": metadata})
-        score = float(self._score(answer, entry))
-        if not math.isfinite(score):
-            raise ValueError(f"score got {score}, expected a finite number")
-        return min(1.0, max(0.0, score))
 
     @property
     def done(self) -> bool:
@@ -174,14 +163,49 @@ def _no_scorer(answer: str, entry: dict[str, Any]) -> float:
     raise ValueError("environment got no sample, expected reset first")
 
 
+def scorer(sample: Sample) -> Scorer:
+    """The ``score_answer`` of a sample's task with its settings: some scorers look at them."""
+    origin = sample.meta["reasoning_gym"]
+    return _scorer(origin["task"], json.dumps(origin["settings"], sort_keys=True))
+
+
 @functools.lru_cache(maxsize=16)
-def scorer(task: str, settings: str) -> Callable[..., float]:
-    """The ``score_answer`` of a task with its settings (as JSON): some scorers look at them."""
+def _scorer(task: str, settings: str) -> Scorer:
     import reasoning_gym
 
-    dataset = reasoning_gym.create_dataset(task, size=1, seed=0, **json.loads(settings))
-    score: Callable[..., float] = dataset.score_answer
+    score: Scorer = reasoning_gym.create_dataset(task, size=1, seed=0, **json.loads(settings)).score_answer
     return score
+
+
+def judged(score: Scorer, sample: Sample, answer: str) -> float:
+    """What ``score`` says of an answer to a sample of ``data.reasoning_gym``, clipped to 0..1.
+
+    0 without asking it for an answer with NaN or infinity that the gold answer has not (comparing with these comes out
+    as any scorer's luck), and for one that is not harmless where the scorer evaluates it (see ``is_harmless``). 0, too,
+    for an answer that the scorer crashes on, if it takes the gold one: else a crash would spare the penalty.
+
+    Raises:
+        Exception: whatever the scorer raises on the gold answer, or ValueError if that has no finite score.
+    """
+    task, gold = sample.meta["reasoning_gym"]["task"], sample.meta["reasoning_gym"]["answer"]
+    refused = not is_harmless(task, answer) or (not is_finite(answer) and is_finite(str(gold)))
+    if answer != gold and refused:
+        return 0.0
+    try:
+        return _asked(score, sample, answer)
+    except Exception:  # the scorers are another project's, and raise what they like
+        _asked(score, sample, gold)
+        return 0.0
+
+
+def _asked(score: Scorer, sample: Sample, answer: str | None) -> float:
+    gold = sample.meta["reasoning_gym"]["answer"]
+    metadata = {key: value for key, value in sample.meta.items() if key != "reasoning_gym"}
+    # A copy, as a scorer may change what it is given.
+    said = float(score(answer, copy.deepcopy({"question": sample.prompt, "answer": gold, "metadata": metadata})))
+    if not math.isfinite(said):
+        raise ValueError(f"score got {said}, expected a finite number")
+    return min(1.0, max(0.0, said))
 
 
 def read_answer(text: str) -> str | None:
@@ -196,12 +220,23 @@ def read_answer(text: str) -> str | None:
     return answer
 
 
-# ---- what an evaluating scorer may see ---------------------------------------------------------------------------
+# ---- what a scorer may see ---------------------------------------------------------------------------------------
 
+_NOT_FINITE = re.compile(r"(?<![a-z])(?:nan|inf(?:inity)?)[ij]?(?![a-z])", re.IGNORECASE)
+_NUMBERS = re.compile(r"\d+(?:\.\d*)?(?:e[+-]?\d+)?", re.IGNORECASE)
+
+_SYMPY_INFINITE = frozenset({"nan", "oo", "zoo"})
 _FUNCTIONS = frozenset({"exp", "log", "ln", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh"})
 _SIGNS = (ast.UnaryOp, ast.UAdd, ast.USub)
 _LITERALS = (ast.Expression, ast.Constant, ast.List, ast.Tuple, ast.Load, *_SIGNS)
 _ARITHMETIC = (ast.Expression, ast.BinOp, ast.Name, ast.Load, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, *_SIGNS)
+
+
+def is_finite(answer: str) -> bool:
+    """Whether it has no NaN, with or without its spaces, no infinity and no number that a float takes for one."""
+    squeezed = "".join(answer.split())  # as some scorers read it: "n an" is NaN for them
+    said = _NOT_FINITE.search(answer) or _NOT_FINITE.search(squeezed)
+    return not said and math.inf not in map(float, _NUMBERS.findall(answer))
 
 
 def is_harmless(task: str, answer: str) -> bool:
@@ -209,9 +244,9 @@ def is_harmless(task: str, answer: str) -> bool:
 
     Always, for a scorer that evaluates nothing. For one that takes Python: a literal, or text that is no Python; no
     name, as it could be that of the scorer's gold answer. For one that asks sympy: at most 200 characters of numbers,
-    names, ``+ - * /``, powers and known functions, these two at most eight together, no power in a power, exponents of
-    at most 20 (6 over a sum or a function, 2 over a sum of functions: these take long to simplify); no quotes, as sympy
-    would read their text again.
+    names of nothing infinite, ``+ - * /``, powers and known functions, these two at most eight together, no power in a
+    power, exponents of at most 20 (6 over a sum or a function, 2 over a sum of functions: these take long to simplify);
+    no quotes, as sympy would read their text again.
     """
     if task not in PYTHON | SYMPY:
         return True
@@ -237,7 +272,7 @@ def _is_arithmetic(node: ast.AST) -> bool:
         return _is_small(node.right, most) and not any(isinstance(part, ast.Pow) for part in inside)
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS and len(node.args) == 1
-    return isinstance(node, _ARITHMETIC)
+    return isinstance(node, _ARITHMETIC) and not (isinstance(node, ast.Name) and node.id in _SYMPY_INFINITE)
 
 
 def _is_small(exponent: ast.expr, most: int) -> bool:

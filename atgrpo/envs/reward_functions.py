@@ -36,7 +36,7 @@ class RewardFunctions:
 
     ``total = sum_i w_i r_i`` over the functions that apply: one that returns None (or NaN) does not, as in TRL
     (huggingface.co/docs/trl/grpo_trainer, "Using a custom reward function"). The columns are those of ``sample.meta``
-    and ``answer``; a function gets those that it names, or all if it takes ``**kwargs``.
+    and ``answer``; a function gets copies of those that it names, or of all if it takes ``**kwargs``.
 
     Args:
         paths: Dotted paths of the functions.
@@ -86,7 +86,9 @@ class RewardFunctions:
         parts: dict[str, float | None] = {}
         for path, function in self._functions.items():
             wanted = self._wants[path]
-            given = {key: [value] for key, value in columns.items() if wanted.everything or key in wanted.named}
+            named = {key: value for key, value in columns.items() if wanted.everything or key in wanted.named}
+            # Copies: a function may change what it is given, which the sample's other candidates share.
+            given = {key: [copy.deepcopy(value)] for key, value in named.items()}
             try:
                 returned = function(**given)
             except Exception as error:

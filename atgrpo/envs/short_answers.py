@@ -6,6 +6,7 @@ import re
 import unicodedata
 
 from atgrpo.envs.answers import equal
+from atgrpo.envs.shown import harmless
 
 MAX_LENGTH = 30
 """Longest number that is read; ``equal`` judges as many digits."""
@@ -45,8 +46,5 @@ def exact_match(answer: str, gold: str) -> bool:
 
 
 def clipped(text: str, limit: int) -> str:
-    """The text on one line, at most ``limit`` characters, unable to spell a control token (``<|im_end|>``, ``[INST]``).
-
-    A space is put behind each ``<`` and ``[``; repeating it changes nothing.
-    """
-    return re.sub(r"([<\[])(?=\S)", r"\1 ", " ".join(text.split()))[:limit].strip()
+    """The text on one line, at most ``limit`` characters, ``harmless``; repeating it changes nothing."""
+    return harmless(" ".join(text.split()))[:limit].strip()

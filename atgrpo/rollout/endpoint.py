@@ -23,7 +23,8 @@ class EndpointSampler(ParallelSampler):
     numbered as they come in. A play has one reward: under every credit rule it is the team level of all its calls.
 
     Args:
-        turns: Most calls of one agent in a play; further ones are refused.
+        turns: Most calls of one agent in a play; further ones are refused, and a play that this ends has failed: its
+            reward is 0, as after an overlong prompt.
         credit: As of the parallel sampler; locals are those of ``Result.local``.
         plays: Most plays that run at once, each in a thread of its own. The engine's batch is no larger than the calls
             that they make.

@@ -82,6 +82,13 @@ def read_chat(body: Any) -> Chat:
     Raises:
         RefusedError: a field that is missing, of a wrong type, or would change what is sampled.
     """
+    try:
+        return _chat(body)
+    except RecursionError:  # showing a value that is nested almost too deeply to be read
+        raise RefusedError("the request got JSON that is nested too deeply") from None
+
+
+def _chat(body: Any) -> Chat:
     if not isinstance(body, dict):
         raise RefusedError("the request got no JSON object, expected one")
     given = {name: value for name, value in body.items() if value is not None and value not in ([], {})}
@@ -141,6 +148,11 @@ def _message(i: int, message: Any) -> Message:
         content = "".join(texts) if all(isinstance(text, str) for text in texts) else content  # type: ignore[arg-type]
     if not isinstance(content, str):
         raise RefusedError(f"{where}.content: got {content!r:.80}, expected text", param=where)
+    try:
+        (message["role"] + content).encode()
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise RefusedError(f"{where}: got half a character, {half!a}, expected whole ones", param=where) from None
     return {"role": message["role"], "content": content}
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
+import logging
 import math
 import secrets
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from threading import Lock, Thread
 from typing import Any
 
@@ -18,10 +21,14 @@ from atgrpo.rollout.endpoint_chat import Chat, RefusedError, answer, chunks, mod
 from atgrpo.rollout.endpoint_server import Reply, the_server
 from atgrpo.rollout.seeds import stable_seed
 from atgrpo.rollout.walk import Candidate, Episode, Node, Path
-from atgrpo.types import Action, Completion, Observation, Request, Sampling, StepResult
+from atgrpo.types import Action, Completion, Message, Observation, Request, Sampling, StepResult
+
+logger = logging.getLogger(__name__)
 
 FAILED = Result(team=0.0)
-"""Of a play that an overlong prompt has ended: it is the team that let it grow."""
+"""Of a play that an overlong prompt or one call too many has ended: it is the team that let it grow."""
+PLAIN: tuple[Message, ...] = ({"role": "user", "content": "?"},)
+"""A chat that every template takes."""
 
 
 class PlayError(RuntimeError):
@@ -54,8 +61,8 @@ class Play:
     overlong: bool = False
     _answered: dict[tuple[str, int], Call] = field(default_factory=dict)
     _asked: Counter[str] = field(default_factory=Counter)
-    _refused: bool = False
-    """Its latest call was overlong."""
+    _refused: set[str] = field(default_factory=set)
+    """Agents whose latest call was overlong or one too many."""
     _result: Result | None = None
     _over: bool = False
     _key: str = field(default_factory=lambda: secrets.token_urlsafe(24))
@@ -69,9 +76,13 @@ class Play:
         server.plays[self._key] = self
         try:
             client = Client(server.base_url, self._key, self._seed("play"))
-            self._end(as_result(_value(self.env.play(client, self.episode.sample))))
+            # A copy, as the sample is played by others at the same time.
+            sample = copy.deepcopy(self.episode.sample)
+            self._end(self._checked(as_result(_value(self.env.play(client, sample)))))
         except BaseException as error:  # also SystemExit: nobody would hear that this thread has ended
             if self._refused and isinstance(error, Exception):
+                if any(self._asked[agent] >= self.turns for agent in self._refused):
+                    _tell_once(self.turns)
                 self._end(FAILED)
             else:
                 self.fail(error)
@@ -126,8 +137,6 @@ class Play:
         result, order = self._result, list(self.episode.agents)
         calls = sorted(self._answered, key=lambda call: (call[1], order.index(call[0])))
         ids = [_id(*call) for call in calls]
-        if strangers := sorted(set(result.local) - set(ids)):
-            raise PlayError(f"Result.local got {strangers[0]!r}, expected ids of this play's calls: {', '.join(ids)}")
         env = self.env.ended(result)
         nodes = []
         for i, (agent, turn) in enumerate(calls):
@@ -140,12 +149,29 @@ class Play:
         unknown = [math.nan] * (self.turns - 1)
         return Path(env, nodes, unknown, self.overlong, result.team)
 
+    def _checked(self, result: Result) -> Result:
+        with self._lock:
+            ids = [_id(*call) for call in self._answered]
+        if strangers := sorted(set(result.local) - set(ids)):
+            raise ValueError(
+                f"Result.local got {strangers[0]!r:.80}, expected ids of this play's calls: {', '.join(ids)}"
+            )
+        return result
+
     def _rendered(self, policy: str, chat: Chat) -> tuple[int, ...]:
-        ids = self.episode.render(policy, chat.messages)
+        try:
+            ids = self.episode.render(policy, chat.messages)
+        except Exception as error:  # of the template's own choice
+            self.episode.render(policy, PLAIN)  # fails as well if the fault is ours
+            said = " ".join(str(error).split())
+            raise RefusedError(
+                f"messages: the chat template takes none of the kind: {type(error).__name__}: {said:.200}",
+                param="messages",
+            ) from error
         limit = self.episode.max_prompt_tokens
-        self._refused = len(ids) > limit
-        if self._refused:
+        if len(ids) > limit:
             self.overlong = True
+            self._refused.add(chat.agent)
             raise RefusedError(
                 f"messages: got {len(ids)} tokens, expected at most max_prompt_tokens={limit}",
                 code="context_length_exceeded",
@@ -157,8 +183,13 @@ class Play:
         with self._lock:
             turn = self._asked[agent]
             if turn >= self.turns:
-                raise RefusedError(f"got call {turn + 1} of {agent!r}, expected at most sampler.turns={self.turns}")
+                self._refused.add(agent)
+                raise RefusedError(
+                    f"got call {turn + 1} of {agent!r}, expected at most sampler.turns={self.turns}",
+                    code="too_many_calls",
+                )
             self._asked[agent] += 1
+            self._refused.discard(agent)
         return turn
 
     def _seed(self, *parts: str | int) -> int:
@@ -202,6 +233,15 @@ class Crew:
                     return
                 play = self._waiting.popleft()
             play.run()
+
+
+@cache
+def _tell_once(turns: int) -> None:
+    logger.warning(
+        "a play asked for more than sampler.turns=%d calls of one agent and was ended by the refusal: its reward is 0, "
+        "as is that of every such play",
+        turns,
+    )
 
 
 def _id(agent: str, turn: int) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import socketserver
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -14,6 +16,9 @@ from typing import Any, Protocol
 
 from atgrpo.rollout.endpoint_calls import AbandonedError
 from atgrpo.rollout.endpoint_chat import RefusedError
+
+MOST = 16 * 2**20
+"""Bytes of a request."""
 
 Reply = dict[str, Any] | list[dict[str, Any]]
 """The body of an answer, or the chunks of a stream."""
@@ -82,7 +87,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self, path: str, reply: Callable[[Answers, bytes], Reply]) -> None:
         # Read before anything is refused: closing on unread bytes would reset the connection, and the answer with it.
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        try:
+            body = self.rfile.read(self._length())
+        except RefusedError as error:
+            with suppress(OSError):
+                self._write(error.status, error.body)
+                self._drain()
+            return
         play = self.server.plays.get(self.headers.get("Authorization", "").removeprefix("Bearer ").strip())
         try:
             if play is None:
@@ -100,6 +111,25 @@ class _Handler(BaseHTTPRequestHandler):
             status, said = 500, RefusedError(f"{type(error).__name__}: {error}").body
         with suppress(OSError):  # a client that has hung up
             self._write(status, said)
+
+    def _length(self) -> int:
+        """Of the body."""
+        given = self.headers.get("Content-Length") or "0"
+        if "Transfer-Encoding" in self.headers:
+            raise RefusedError("Transfer-Encoding: got one, expected a body of a known Content-Length", status=411)
+        if not re.fullmatch(r"\d+", given, re.ASCII):
+            raise RefusedError(f"Content-Length: got {given!r:.80}, expected a number of bytes")
+        if len(given) > 18 or int(given) > MOST:
+            raise RefusedError(f"Content-Length: got {given:.20}, expected at most {MOST} bytes", status=413)
+        return int(given)
+
+    def _drain(self) -> None:
+        """Takes what comes of a body that is not read, for a moment: the client may read only once all is sent."""
+        self.connection.shutdown(socket.SHUT_WR)
+        self.connection.settimeout(1)
+        end = time.monotonic() + 10
+        while self.connection.recv(2**16) and time.monotonic() < end:
+            pass
 
     def _write(self, status: int, reply: Reply) -> None:
         stream = isinstance(reply, list)
@@ -130,5 +160,5 @@ class _Handler(BaseHTTPRequestHandler):
 def _json(body: bytes) -> Any:
     try:
         return json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RefusedError(f"the request got no JSON: {error}") from error

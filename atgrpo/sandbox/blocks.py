@@ -7,7 +7,7 @@ import re
 import warnings
 from dataclasses import dataclass
 
-_FENCE = re.compile(r"^ {0,3}(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[^`]*)$")
+_FENCE = re.compile(r"^ {0,3}(?P<marks>`{3,}+|~{3,}+)[ \t]*+(?P<info>[^`]*+)$")
 _PYTHON = {"python", "py", "python3"}
 _THINK_END = "</think>"
 
@@ -16,12 +16,10 @@ _THINK_END = "</think>"
 class _Block:
     marks: str
     language: str
-    lines: list[str]
+    start: int
+    end: int
+    """Its lines in the text."""
     holds_others: bool = False
-
-    @property
-    def text(self) -> str:
-        return "".join(f"{line}\n" for line in self.lines)
 
 
 def python_block(text: str) -> str | None:
@@ -35,32 +33,35 @@ def python_block(text: str) -> str | None:
     answer = text.rpartition(_THINK_END)[2]
     if _THINK_END not in text and answer.lstrip().startswith("<think>"):
         return None
-    blocks = _blocks(answer)
+    lines = answer.splitlines()
+    blocks = _blocks(lines)
     for languages in (_PYTHON, {""}):
         for block in reversed(blocks):
-            if block.language in languages and block.text.strip():
-                return block.text
+            if block.language in languages:
+                program = "".join(f"{line}\n" for line in lines[block.start : block.end])
+                if program.strip():
+                    return program
     if blocks or not answer.strip() or not _compiles(answer):
         return None
     return answer.strip("\n") + "\n"
 
 
-def _blocks(text: str) -> list[_Block]:
+def _blocks(lines: list[str]) -> list[_Block]:
     """In the order in which they close."""
     closed: list[_Block] = []
     opened: list[_Block] = []
-    for line in text.splitlines():
+    for number, line in enumerate(lines):
         match = _FENCE.match(line)
         words = match["info"].lower().split() if match else []
         closes = bool(match and opened and not words and match["marks"].startswith(opened[-1].marks))
         opens = bool(match and (words or not opened))
         if closes:
             closed.append(opened.pop())
-        for block in opened:
-            block.lines.append(line)
-            block.holds_others |= closes
+            closed[-1].end = number
+            if opened:
+                opened[-1].holds_others = True
         if match and opens:
-            opened.append(_Block(match["marks"], words[0] if words else "", []))
+            opened.append(_Block(match["marks"], words[0] if words else "", number + 1, len(lines)))
     # An open one around closed ones lacks its end by mistake, not because the response was cut.
     return closed + [block for block in opened[-1:] if not block.holds_others]
 

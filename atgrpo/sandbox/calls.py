@@ -21,7 +21,8 @@ class Returned:
     value: Any
     """As JSON holds it: tuples come back as lists, keys as text."""
     error: str | None
-    """Set where there is no value: it raised, never ran, was stopped, ended the program, or JSON cannot hold it."""
+    """Set where there is no value: it raised, never ran, was stopped, ended the program, JSON cannot hold it, or it is
+    larger than ``output_kb`` as JSON in UTF-8. No text here or in ``value`` holds half a character."""
 
 
 def call_function(sandbox: Sandbox, source: str, name: str, arguments: Sequence[Sequence[Any]]) -> list[Returned]:
@@ -68,9 +69,13 @@ def _read(status: bytes, nonce: str) -> list[Returned]:
 def _returned(kind: str, text: str) -> Returned:
     try:
         value = json.loads(text)
+        if kind == "value":
+            # A program can send such a text itself, as an escape.
+            json.dumps(value, ensure_ascii=False).encode()
+            return Returned(value, None)
     except (ValueError, RecursionError):
         return Returned(None, "returned what JSON cannot hold")
-    return Returned(value, None) if kind == "value" else Returned(None, str(value)[:200])
+    return Returned(None, str(value)[:200].encode("utf-8", "replace").decode())
 
 
 def _why(watch: Watch) -> str:

@@ -115,13 +115,14 @@ def answer_calls(job: dict[str, Any], status_fd: int) -> None:
     write(status_fd, b"ready\n")
     function, failure = define(job["source"], name)
     for index, values in enumerate(arguments):
-        kind, text = "error", failure
+        kind, text, size = "error", failure, 0
         if function is not None:
             try:
-                kind, text = "value", dumps(function(*values))
+                kind, text = "value", dumps(function(*values), ensure_ascii=False)
+                size = len(text.encode())  # half a character is an error here
             except BaseException as error:
                 kind, text = "error", describe(error)
-        if len(text) > most:
+        if size > most:
             kind, text = "error", f"returned more than {job['output_kb']} KB"
         send(index, kind, text if kind == "value" else dumps(text))
     leave(0)

@@ -101,6 +101,9 @@ class Watch:
     def _limit_usage(self) -> None:
         usage = self.look(self.process.pid)
         if usage.bytes > self.limits.memory_mb << 20:
+            # One process is read after the other: of some that start or end meanwhile, what they share counts twice.
+            usage = self.look(self.process.pid)
+        if usage.bytes > self.limits.memory_mb << 20:
             self.stop("memory")
         elif self.processes is not None and usage.processes > self.processes:
             self.kill()

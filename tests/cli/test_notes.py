@@ -51,3 +51,10 @@ def test_a_machine_that_runs_no_program_is_one_line(
     monkeypatch.setattr(code_env, "Sandbox", Broken)
     assert main(["rollout", "--config", recipe, *SMALL, *CODE, "env.sandbox=null"]) == 2
     assert capsys.readouterr().err == "error: no program could be run\n"
+
+
+def test_roles_that_cannot_play_without_each_other_are_refused_before_anything_starts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["fit", "--config", "calculator", "env.checker=true", "--dry-run"]) == 2
+    assert "error: " in capsys.readouterr().err

@@ -64,11 +64,25 @@ def test_equal_seeds_give_equal_samples_and_others_do_not() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"operations": []}, r"operations got \[\], expected a list of numbers of at least 1"),
+        ({"operations": []}, r"operations got \[\], expected a list of whole numbers from 1 to 31"),
+        ({"operations": 2}, "operations got 2, expected a list"),
+        ({"operations": [1.5]}, r"operations got \[1.5\]"),
+        ({"operations": [32], "operators": "+"}, r"operations got \[32\]"),
+        (
+            {"operations": [12]},
+            r"^operations=12, operators='\*', first up to 99 .* got results that may be over 10\^18",
+        ),
+        ({"operations": [12], "operators": "+-*"}, "others up to 99 got results that may be over"),
+        (
+            {"operations": [31], "operators": "+", "others": [1, 10**10]},
+            "got up to 374 characters, expected at most 200",
+        ),
+        ({"first": [0.5, 3]}, r"first got \[0.5, 3\], expected \[least, largest\], whole numbers from 0"),
+        ({"others": [1, 2.0]}, r"others got \[1, 2.0\]"),
         ({"operations": [0]}, r"operations got \[0\]"),
         ({"operators": "/"}, "operators got '/', expected some of"),
         ({"operators": ""}, "operators got ''"),
-        ({"first": [9, 2]}, r"first got \[9, 2\], expected \[least, largest\] from 0"),
+        ({"first": [9, 2]}, r"first got \[9, 2\], expected \[least, largest\], whole"),
         ({"others": [5]}, r"others got \[5\]"),
         ({"others": [-5, 5]}, r"others got \[-5, 5\]"),
         ({"train_size": 0}, "train_size got 0, expected at least 1"),
@@ -78,6 +92,13 @@ def test_equal_seeds_give_equal_samples_and_others_do_not() -> None:
 def test_wrong_settings_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Expressions(**options)  # type: ignore[arg-type]
+
+
+def test_the_largest_settings_that_are_taken_never_fail_in_a_draw() -> None:
+    for operations, operators, others in (([8], "*", (99, 99)), ([8], "+-*", (99, 99)), ([31], "+-", (1, 9))):
+        data = Expressions(operations, operators, (98, 99), others, train_size=1, heldout_size=1)
+        assert len(data.split("train")) == 1
+    assert len(Expressions([9], first=(1, 1), others=(90, 99), heldout_size=40).split("heldout")) == 40
 
 
 def test_more_expressions_than_exist_are_refused() -> None:

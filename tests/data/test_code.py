@@ -205,6 +205,25 @@ def test_without_a_held_out_file_a_tenth_is_held_out_by_text(tmp_path: Path) -> 
     assert len(Apps(path, train_size=7).split("train")) == 7
 
 
+def test_a_row_with_half_a_character_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    half = json.dumps({"inputs": ["1 2\n"], "outputs": ["\ud800"]})
+    rows = [apps_row("a"), apps_row("\ud800b"), apps_row("c", input_output=half)]
+    data = Apps(lines(tmp_path / "a.jsonl", rows), lines(tmp_path / "b.jsonl", [apps_row("g")]))
+    assert [s.prompt for s in data.split("train")] == ["a"]
+    assert "refused 2 problems of train: 2 with half a character in it" in caplog.text
+
+
+def test_a_test_that_is_kept_can_be_read_by_the_judge(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="max_test_chars got 166667, expected at most 166666"):
+        Apps("a.jsonl", max_test_chars=166_667)
+    longest = json.dumps({"fn_name": "f", "inputs": [[1]], "outputs": ["\x00" * 166_000]})
+    row = apps_row("a", input_output=longest, solutions=json.dumps(["def f(n): return n"]))
+    data = Apps(
+        lines(tmp_path / "a.jsonl", [row]), lines(tmp_path / "b.jsonl", [apps_row("g")]), max_test_chars=166_666
+    )
+    CodeTeam().reset(data.split("train")[0])
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

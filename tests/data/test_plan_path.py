@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+import atgrpo.data.puzzles as puzzles
 from atgrpo.data.plan_path import PathGrids
 from atgrpo.envs.plan_path import Maze
 
@@ -21,6 +22,8 @@ def test_sizes_walls_and_moves_are_as_set() -> None:
     [
         ({"rows": 0}, "rows and columns got 0 and 4, expected at least two cells"),
         ({"rows": 1, "columns": 1}, "rows and columns got 1 and 1"),
+        ({"rows": 2.5}, "rows got 2.5, expected a whole number"),
+        ({"min_moves": 16}, r"min_moves got 16, expected under 4 \* 4 cells"),
         ({"walls": 1.0}, "walls got 1.0, expected 0 to below 1"),
         ({"min_moves": 0}, "min_moves got 0, expected at least 1"),
         ({"min_moves": 5, "max_moves": 4}, "max_moves got 4, expected at least min_moves, 5"),
@@ -36,3 +39,9 @@ def test_more_grids_than_exist_are_refused() -> None:
         PathGrids(2, 2, walls=0.0, train_size=100).split("train")
     with pytest.raises(ValueError, match="train_size got 1, expected at most about 0"):
         PathGrids(4, 4, walls=0.0, min_moves=7, train_size=1).split("train")
+
+
+def test_grids_that_are_too_rare_to_be_found_are_refused_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(puzzles, "PATIENCE", 0.05)
+    with pytest.raises(ValueError, match=r"train_size got 2, .* about 0: \d+ draws in 0\.05 s gave no other"):
+        PathGrids(60, 60, min_moves=300, train_size=2).split("train")

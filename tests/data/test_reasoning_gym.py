@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
+from reasoning_gym.factory import DATASETS
 
 from atgrpo.data.reasoning_gym import ReasoningGym
 from atgrpo.envs.answers import equal
@@ -53,12 +55,44 @@ def test_more_problems_than_exist_are_refused() -> None:
     [
         ("no_such_task", {}, "task got 'no_such_task'"),
         ("chain_sum", {"terms": 3}, "settings of 'chain_sum' got {'terms': 3}"),
+        ("composite", {"datasets": [{"name": "gcd"}]}, "settings of 'composite' got .*datasets"),
         ("chain_sum", {"min_terms": -1}, "settings of 'chain_sum' got"),
     ],
 )
-def test_wrong_names_and_settings_are_refused(task: str, settings: dict[str, int], message: str) -> None:
+def test_wrong_names_and_settings_are_refused(task: str, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ReasoningGym(task, **settings).split("train")
+
+
+TOO_SLOW = {
+    *("advanced_geometry", "arc_agi", "codeio", "countdown", "figlet_font", "futoshiki", "game_of_life", "knight_swap"),
+    *("group_anagrams", "intermediate_integration", "polynomial_equations", "polynomial_multiplication", "puzzle24"),
+    *("quantum_lock", "rearc", "rubiks_cube", "simple_integration", "sokoban", "sudoku", "word_ladder"),
+    "zebra_puzzles",
+}
+"""To make or to score; none of them pays nonsense either."""
+
+
+def test_exactly_the_tasks_whose_scorer_pays_nonsense_are_refused() -> None:
+    refused = {}
+    for task in sorted(set(DATASETS) - TOO_SLOW - {"composite"}):
+        try:
+            ReasoningGym(task, heldout_size=16, scorable_only=False).split("heldout")
+        except ValueError as error:
+            refused[task] = str(error)
+    assert set(refused) == {"coin_flip", "game_of_life_halting"}
+    why = "expected one whose scorer tells answers apart; it pays as much as for the gold answer for "
+    assert refused["game_of_life_halting"] == (
+        f"task got 'game_of_life_halting', {why}'0' (16 of 16 problems), '1' (16 of 16 problems), '-1' (16 of 16 "
+        "problems) and more"
+    )
+    # It pays an answer whose digits are the first ones of the gold answer, and most of these begin with 0.
+    assert f"{why}'0' (1" in refused["coin_flip"]
+
+
+def test_answers_that_are_often_right_are_not_nonsense() -> None:
+    data = ReasoningGym("course_schedule", heldout_size=64, scorable_only=False)
+    assert {sample.answer for sample in data.split("heldout")} == {"True", "False"}
 
 
 def test_an_empty_split_is_refused() -> None:

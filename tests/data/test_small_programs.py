@@ -125,13 +125,22 @@ def test_made_problems_are_short_enough_for_a_tiny_model() -> None:
     [
         ({"arguments": []}, r"arguments got \[\], expected a list of \['ab', 'n', 's', 'x'\]"),
         ({"arguments": ["q"]}, r"arguments got \['q'\]"),
-        ({"largest": 2}, "largest got 2, expected at least 3"),
+        ({"largest": 4}, "largest got 4, expected 5 to 1000"),
+        ({"largest": 3}, "largest got 3, expected 5 to 1000"),
+        ({"largest": 1001}, "largest got 1001, expected 5 to 1000"),
         ({"train_size": 0}, "train_size got 0, expected at least 1"),
     ],
 )
 def test_wrong_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SimpleFunctions(**settings)
+
+
+def test_the_least_numbers_give_every_problem_there_is_and_then_an_error() -> None:
+    data = SimpleFunctions(arguments=["n"], largest=5, train_size=50, heldout_size=10)
+    assert [len(data.split("train")), len(data.split("heldout"))] == [50, 10]
+    with pytest.raises(ValueError, match="heldout_size got 512, expected at most about"):
+        SimpleFunctions(arguments=["n"], largest=5, heldout_size=512).split("heldout")
 
 
 def test_more_problems_than_there_are_is_an_error() -> None:

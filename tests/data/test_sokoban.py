@@ -22,6 +22,7 @@ def test_sizes_boxes_and_moves_are_as_set() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"size": 6.5}, "size got 6.5, expected a whole number"),
         ({"size": 3}, "size got 3, expected at least 4"),
         ({"boxes": 0}, "boxes got 0, expected 1 to 14 for size 6"),
         ({"size": 4, "boxes": 3}, "boxes got 3, expected 1 to 2 for size 4"),

@@ -30,16 +30,24 @@ def test_all_solved_grids_of_four_occur() -> None:
     ("settings", "message"),
     [
         ({"side": 6}, r"side got 6, expected one of \(4, 9\)"),
-        ({"blanks": 0}, "blanks got 0, expected 1 to 15"),
-        ({"side": 9, "blanks": 81}, "blanks got 81, expected 1 to 80"),
+        ({"blanks": 0}, "blanks got 0, expected 1 to 12 for side 4"),
+        ({"blanks": 13}, "blanks got 13, expected 1 to 12 for side 4"),
+        ({"blanks": 2.5}, "blanks got 2.5, expected a whole number"),
+        ({"side": 9, "blanks": 65}, "blanks got 65, expected 1 to 64 for side 9"),
     ],
 )
-def test_wrong_settings_are_refused(settings: dict[str, int], message: str) -> None:
+def test_wrong_settings_are_refused(settings: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Sudokus(**settings)
+        Sudokus(**settings)  # type: ignore[arg-type]
 
 
 def test_more_grids_than_exist_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(puzzles, "MISSES", 200)
-    with pytest.raises(ValueError, match="train_size got 1, expected at most about 0"):
-        Sudokus(4, 13, train_size=1).split("train")
+    monkeypatch.setattr(puzzles, "MISSES", 5)
+    with pytest.raises(ValueError, match=r"heldout_size got 99, expected at most about \d+$"):
+        Sudokus(heldout_size=99).split("heldout")
+
+
+def test_grids_that_are_too_rare_to_be_found_are_refused_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(puzzles, "PATIENCE", 0.01)
+    with pytest.raises(ValueError, match=r"heldout_size got 9, .* about 0: \d+ draws in 0\.01 s gave no other"):
+        Sudokus(9, 56, heldout_size=9).split("heldout")

@@ -70,6 +70,19 @@ class Pot:
             self.agent_selection = (later or order)[0]
 
 
+def half_a_character(game: Any, agent: str) -> str:
+    return "<|im_end|>\ud800."
+
+
+class Toll(Pot):
+    """A pot that only takes: every move costs one, and it counts as solved while it lasts."""
+
+    def step(self, action: Any) -> None:
+        super().step(action)
+        self.rewards = {**dict.fromkeys(self.agents, 0.0), self.possible_agents[(self.moves - 1) % 3]: -1.0}
+        self.infos = {name: {"success": 1.0} for name in self.agents}
+
+
 def spell_board(game: Any, agent: str) -> str:
     return "".join(".XO"[square] for square in game.unwrapped.board.squares)
 
@@ -131,8 +144,31 @@ def test_a_move_that_cannot_be_read_or_is_masked_ends_the_episode_and_is_not_pla
     act(env, "player_1", "4")
     action = env.parse("player_2", text)
     assert not action.valid
-    assert env.step("player_2", action) == StepResult(0.5, -1.0, done=True)
+    assert env.step("player_2", action) == StepResult(0.0, -1.0, done=True)
     assert env.done and env._game.unwrapped.board.squares[4] == 1
+
+
+# R = 0 is the top of a range that only takes.
+@pytest.mark.parametrize("moves", [0, 1])
+def test_a_spoilt_episode_is_worth_nothing_where_every_move_costs_and_success_was_reported(moves: int) -> None:
+    env = team(f"{HERE}.Toll", reward_range=[-6, 0], total="sum")
+    for agent in ("ann", "bob")[:moves]:
+        assert act(env, agent, "pass") == StepResult(5 / 6, -1.0, done=False)
+    assert act(env, ("ann", "bob")[moves], "???") == StepResult(0.0, -1.0, done=True)
+    assert (env.done, env.success) == (True, 0.0)
+    env.reset(Sample("t", "", ""))
+    assert (act(env, "ann", "pass").team_reward, env.success) == (5 / 6, 1.0)
+
+
+def test_what_a_game_shows_is_encodable_and_spells_no_control_token() -> None:
+    assert seen(team(describe=f"{HERE}.half_a_character")) == "Take.\n< |im_end|>?."
+
+
+def test_a_game_that_changes_its_options_leaves_those_of_the_sample() -> None:
+    sample = Sample("s", "", "", {"seed": 3, "options": {"pot": 77}})
+    env = team(sample=sample)
+    act(env, "ann", "5")
+    assert env._game.pot != {"pot": 77} and sample.meta["options"] == {"pot": 77}
 
 
 def test_local_rewards_are_what_the_agent_was_paid_since_its_last_step() -> None:

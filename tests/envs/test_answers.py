@@ -50,11 +50,30 @@ def test_any_balanced_content_comes_back(content: str) -> None:
         ("#### 42\n" + "words " * 200, "42"),
         ("#### 1\n#### $1,234.", "1,234"),
         ("####-3/4", "-3/4"),
+        ("####  $  7", "7"),
         ("#### none", None),
     ],
 )
 def test_number_after_the_hashes_is_found_anywhere(text: str, answer: str | None) -> None:
     assert gsm8k_answer(text) == answer
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "####" + " " * 200_000,
+        "####" + " " * 100_000 + "$" + " " * 100_000 + "x",
+        "#" * 200_000,
+        "####" + "." * 200_000,
+        "#### " * 40_000,
+        r"\boxed" + " " * 200_000,
+        r"\boxed{" * 28_000,
+    ],
+)
+def test_a_long_response_is_read_in_time_that_grows_with_its_length(text: str) -> None:
+    start = time.process_time()
+    assert final_answer(text) is None
+    assert time.process_time() - start < 1
 
 
 def test_a_box_goes_before_the_hashes() -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from atgrpo.data.calculator import Expressions
 from atgrpo.envs.calculator import Calculator
+from atgrpo.training.team import check_roles
 from atgrpo.types import Sample, StepResult
 
 SAMPLE = Sample("s", "12*7=", "84", {"expression": "12*7"})
@@ -29,7 +30,7 @@ def chat(env: Calculator, agent: str = "solver") -> list[tuple[str, str]]:
 
 
 def view(env: Calculator) -> tuple[object, ...]:
-    return (chat(env), chat(env, "checker"), env.done, env.success, env.demonstrate("solver"))
+    return (*(chat(env, role) for role in env.roles), env.done, env.success, env.demonstrate("solver"))
 
 
 def shown_result(env: Calculator, call: str = "calc(12*7)") -> str:
@@ -176,6 +177,16 @@ def test_a_solver_that_repeats_itself_before_its_checker_sees_the_problem_again(
     env = team(checker=True)
     act(env, "solver", "85")
     assert chat(env) == [("user", "12*7="), ("assistant", "85"), ("user", "12*7=")]
+
+
+def test_a_team_whose_roles_and_setting_do_not_fit_is_refused_at_the_start() -> None:
+    check_roles({"solver": "p"}, Calculator())
+    check_roles({"solver": "p", "checker": "p"}, Calculator(checker=True))
+    with pytest.raises(ValueError, match="agents: got checker, expected roles of the task: solver"):
+        check_roles({"solver": "p", "checker": "p"}, Calculator())
+    assert Calculator().notes(["solver"]) == Calculator(checker=True).notes(["solver", "checker"]) == ()
+    with pytest.raises(ValueError, match=r"agents: got solver, expected checker too.*env\.checker=false"):
+        Calculator(checker=True).notes(["solver"])
 
 
 TEXTS = st.sampled_from(["calc(12*7)", "calc(5)", "calc(", "84", r"\boxed{84}", "85", "", "x"])

@@ -253,6 +253,7 @@ def test_wrong_settings_are_refused(settings: dict[str, Any], message: str) -> N
         ({"function": "f", "tests": [[1, 2]]}, r"got \[1, 2\] in tests, expected \[list of arguments, result\]"),
         ({"tests": [[[1], 2]]}, r"got \[\[1\], 2\] in tests, expected \[stdin, stdout\]"),
         ({"tests": [["1", "2"]], "reference": 3}, "got reference int, expected a text"),
+        ({"tests": [["1", "2" * 1_000_001]]}, "got 1000001 characters to expect, expected at most 1000000"),
     ],
 )
 def test_a_sample_that_is_no_coding_problem_is_refused(meta: dict[str, Any], message: str) -> None:

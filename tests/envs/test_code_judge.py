@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atgrpo.envs.code_judge import MAX_PROGRAM, judge, read_program
+from atgrpo.envs.code_judge import MAX_PROGRAM, Verdict, judge, read_program
 from atgrpo.envs.code_prompts import STDIN_SHOTS
 from atgrpo.envs.code_tests import Case
 from atgrpo.sandbox.limits import Limits
@@ -62,6 +63,40 @@ def test_a_program_is_judged_by_what_it_prints() -> None:
     assert [verdict.passed for verdict in verdicts] == [True, True, False]
     assert verdicts[0].got == "gave '3'"
     assert verdicts[2].got.startswith("failed: ValueError: invalid literal")
+
+
+def test_half_a_character_in_what_a_program_says_is_none_in_what_the_team_reads() -> None:
+    for source in ("def add(a, b): raise Exception('\\ud800')", "raise Exception('\\ud800')\ndef add(a, b): pass"):
+        verdicts = judge(SANDBOX, source, "add", ADD)
+        assert {verdict.got for verdict in verdicts} == {"failed: Exception: ?"}
+    for source in ("def add(a, b): return '\\ud800'", "def add(a, b): return {'\\ud800': 1}"):
+        assert all(verdict.got.encode() and not verdict.passed for verdict in judge(SANDBOX, source, "add", ADD))
+
+
+SMALL = Sandbox(Limits(seconds=5, cpu_seconds=5, output_kb=1))
+
+
+@pytest.mark.parametrize("ending", ["", " ", "\n\n", "    \n"])
+def test_a_right_program_may_print_more_than_is_kept_else(ending: str) -> None:
+    expected = "".join(f"{i}\n" for i in range(2000))
+    source = f"for i in range(2000): print(i, end='\\n')\nprint({ending!r}, end='')"
+    assert judge(SMALL, source, None, (Case("", "1\n"), Case("", expected))) == (
+        Verdict(False, "printed too much"),
+        Verdict(True, judge(SMALL, source, None, (Case("", expected),))[0].got),
+    )
+    numbers = json.dumps(list(range(2000)))
+    returned = judge(SMALL, "def f(n): return list(range(n))", "f", (Case("[2000]", numbers), Case("[1]", "[0]")))
+    assert [verdict.passed for verdict in returned] == [True, True]
+
+
+def test_an_output_that_was_cut_is_never_taken_for_the_whole() -> None:
+    expected = "9" * 256
+    for count, passed in ((256, True), (1024, False), (5000, False)):
+        (verdict,) = judge(SMALL, f"print('9' * {count}, end='')", None, (Case("", expected),))
+        assert (verdict.passed, verdict.got == "printed too much") == (passed, not passed)
+    # The first 1024 bytes are what is expected.
+    (verdict,) = judge(SMALL, "print('9' * 256 + '\\n' * 768 + '1')", None, (Case("", expected),))
+    assert verdict == Verdict(False, "printed too much")
 
 
 @pytest.mark.parametrize("shot", STDIN_SHOTS, ids=lambda shot: shot.prompt)

@@ -160,6 +160,23 @@ def test_a_judge_that_fails_gives_missing_rewards(monkeypatch: pytest.MonkeyPatc
     assert math.isnan(env.success)
 
 
+@pytest.mark.parametrize(
+    ("said", "result"),
+    [
+        (call("half", text="a\ud800"), "a?"),
+        (call("half", text="\udfffb", raised=True), "error: ValueError: ?b"),
+        (call("half", text="x", **{"\ud800": 1}), r"error: half: got an unexpected keyword argument '\ud800'"),
+        (call("half", text="\ud83d\ude00"), "\U0001f600"),
+    ],
+)
+def test_half_a_character_from_a_call_never_reaches_a_tokenizer(said: str, result: str) -> None:
+    env = FunctionTools([f"{HERE}.half"])
+    env.reset(SAMPLE)
+    act(env, said)
+    assert chat(env)[-1][1] == f"<tool_response>\n{result}\n</tool_response>"
+    assert all(content.encode() for _, content in chat(env))
+
+
 SAID = st.sampled_from([call("add", a=3), call("join", words=["a"], end="."), "x", "", "<tool_call>", call("stop")])
 
 

@@ -120,11 +120,35 @@ def test_a_scorer_that_crashes_gives_missing_rewards(monkeypatch: pytest.MonkeyP
         raise KeyError("board")
 
     for broken in (crash, lambda answer, entry: math.nan):
-        monkeypatch.setattr(gym, "scorer", lambda task, settings, broken=broken: broken)
+        monkeypatch.setattr(gym, "scorer", lambda sample, broken=broken: broken)
         env = team()
         result = act(env, "verifier", "x")
         assert (result.team_reward, result.local_reward, result.done) == (None, None, False)
         assert "judge_error" in result.info and math.isnan(env.success)
+
+
+# Else a policy could dodge the penalty for a wrong answer with one that no scorer can read.
+@pytest.mark.parametrize(("task", "text"), [("boxnet", "1"), ("boxnet", "null"), ("prime_factorization", "two")])
+def test_a_scorer_that_crashes_on_the_models_answer_only_gives_nothing(task: str, text: str) -> None:
+    env = team(sample_of(task))
+    with pytest.raises((TypeError, AttributeError, ValueError)):
+        env._score(text, {"answer": env._current.answer, "metadata": env._current.meta})
+    assert act(env, "proposer", text) == StepResult(0.0, 0.0, done=False)
+    assert env.success == 0.0
+
+
+def test_a_score_that_is_no_number_for_the_models_answer_only_gives_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    gold = SAMPLE.answer
+    monkeypatch.setattr(gym, "scorer", lambda sample: lambda answer, entry: 1.0 if answer == gold else math.nan)
+    assert act(team(), "proposer", "x") == StepResult(0.0, 0.0, done=False)
+    assert act(team(), "proposer", gold) == StepResult(1.0, 1.0, done=False)
+
+
+@pytest.mark.parametrize("text", ["nan", "NaN", "n an", "(nan)", "nan+nani", "-nanj", "5 + nani"])
+def test_nan_earns_nothing_where_comparing_with_it_would_earn_all(text: str) -> None:
+    sample = sample_of("complex_arithmetic")
+    assert act(team(sample), "proposer", text) == StepResult(0.0, 0.0, done=False)
+    assert act(team(sample), "proposer", sample.answer).team_reward == 1.0
 
 
 def test_every_scorer_that_evaluates_an_answer_is_known() -> None:
@@ -168,7 +192,7 @@ def test_what_is_refused_is_never_given_to_the_scorer(text: str, monkeypatch: py
     def never(answer: str, entry: dict[str, Any]) -> float:
         raise AssertionError(answer)
 
-    monkeypatch.setattr(gym, "scorer", lambda task, settings: never)
+    monkeypatch.setattr(gym, "scorer", lambda sample: never)
     env = team(sample_of("string_insertion"))
     assert act(env, "proposer", f"<answer>{text}</answer>") == StepResult(0.0, 0.0, done=False)
 
@@ -202,6 +226,9 @@ def test_the_name_of_the_scorers_own_gold_answer_earns_nothing() -> None:
         ("+".join(["x**2"] * 9), False),
         ("+".join(["x"] * 101), False),
         ("1" * 13, False),
+        ("oo - oo", False),
+        ("zoo", False),
+        ("nan", False),
     ],
 )
 def test_what_sympy_may_read(text: str, harmless: bool) -> None:

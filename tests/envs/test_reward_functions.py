@@ -65,6 +65,13 @@ def test_a_function_that_crashes_makes_the_reward_missing_whatever_the_others_sa
     assert math.isnan(env.success)
 
 
+def test_a_function_that_changes_what_it_is_given_changes_nothing_for_siblings() -> None:
+    sample = Sample("s", "?", "!", {"tests": ["a", "b"]})
+    functions = RewardFunctions(named("greedy"))
+    assert [functions.score(sample, "x").total for _ in range(2)] == [2.0, 2.0]
+    assert sample.meta["tests"] == ["a", "b"]
+
+
 @pytest.mark.parametrize("name", ["no_list", "two"])
 def test_a_function_that_returns_no_list_of_one_reward_stops_the_run(name: str) -> None:
     with pytest.raises(ValueError, match=rf"{name} returned .*, expected a list of one number or None"):

@@ -14,7 +14,7 @@ import pytest
 
 from atgrpo.envs.external import Client, Result
 from atgrpo.rollout.endpoint import EndpointSampler
-from atgrpo.rollout.endpoint_play import PlayError
+from atgrpo.rollout.endpoint_play import PlayError, _tell_once
 from atgrpo.types import Sample, Sampling, TurnKey
 from tests.rollout.endpoint import SAMPLES, Told, by_seed, collect, say
 from tests.rollout.helpers import prompt_of, table
@@ -164,10 +164,11 @@ def crash(client: Client, sample: Sample) -> float:
         (lambda client, sample: math.nan, "play returned nan"),
         (lambda client, sample: exit(), "SystemExit"),
         (lambda client, sample: say(client, "c", "?"), "HTTP Error 404: model: got 'c', expected a role: a, b"),
-        (lambda client, sample: [say(client, "a", "?") for _ in "123"], r"got call 3 of 'a'.*sampler\.turns=2"),
         (lambda client, sample: Result(1.0, local={"a-0": 1.0}), "got 'a-0', expected ids of this play's calls"),
+        (lambda client, sample: Result(1.0, local={"a-0": 1.0, 1: 2.0}), "expected a mapping of ids"),  # type: ignore[dict-item]
+        (lambda client, sample: Result(1.0, success=2.0), "Result.success=2.0, expected 0 to 1"),
     ],
-    ids=["crash", "none", "nan", "exit", "role", "turns", "local"],
+    ids=["crash", "none", "nan", "exit", "role", "strange-local", "mixed-local", "success"],
 )
 def test_an_error_of_the_play_stops_the_run(play: Callable[..., Any], message: str, workers: int) -> None:
     with pytest.raises(PlayError, match=message):
@@ -209,6 +210,58 @@ def test_an_overlong_prompt_ends_a_play_with_nothing_or_as_it_says() -> None:
     lost, caught = collect(play, samples=SAMPLES[:2], trajectories=1, max_prompt_tokens=5)
     assert [(r.overlong, r.outcome, len(r.turns)) for r in (lost, caught)] == [(True, 0.0, 1), (True, 0.25, 1)]
     assert [r.turns[0].rewards.credit for r in (lost, caught)] == [0.0, 0.25]
+
+
+def test_one_call_too_many_ends_a_play_with_nothing_or_as_it_says(caplog: pytest.LogCaptureFixture) -> None:
+    def play(client: Client, sample: Sample) -> float:
+        try:
+            for _ in "123":
+                say(client, "a", "?")
+        except HTTPError as error:
+            assert "got call 3 of 'a', expected at most sampler.turns=2" in str(error)
+            if sample.id == "s0":
+                raise
+        return 0.25
+
+    _tell_once.cache_clear()
+    lost, caught = collect(play, samples=SAMPLES[:2], trajectories=1)
+    assert [(r.overlong, r.outcome, len(r.turns)) for r in (lost, caught)] == [(False, 0.0, 2), (False, 0.25, 2)]
+    assert [turn.rewards.credit for r in (lost, caught) for turn in r.turns] == [0.0, 0.0, 0.25, 0.25]
+    assert caplog.text.count("more than sampler.turns=2 calls of one agent") == 1
+
+
+def test_an_error_after_a_call_that_was_answered_is_the_plays_own_again() -> None:
+    def play(client: Client, sample: Sample) -> float:
+        with pytest.raises(HTTPError, match="max_prompt_tokens"):
+            say(client, "a", "123456")
+        say(client, "a", "1")
+        raise KeyError("mine")
+
+    with pytest.raises(PlayError, match="KeyError: 'mine'"):
+        collect(play, max_prompt_tokens=5)
+
+
+def test_a_refused_agent_counts_whatever_the_other_was_answered_at_the_same_time() -> None:
+    def play(client: Client, sample: Sample) -> float:
+        try:
+            say(client, "a", "123456")
+        finally:
+            say(client, "b", "1")  # as one that runs beside it would be
+        return 1.0
+
+    (rollout,) = collect(play, max_prompt_tokens=5)
+    assert (rollout.outcome, [turn.key.agent for turn in rollout.turns]) == (0.0, ["b", "b"])
+
+
+def test_a_play_that_changes_its_sample_changes_nothing_for_others() -> None:
+    def play(client: Client, sample: Sample) -> float:
+        say(client, "a", "?")
+        return float(len(sample.meta["tests"].pop()))
+
+    sample = Sample("s0", "p", "!", {"tests": ["abc"]})
+    (rollout,) = collect(play, samples=[sample], trajectories=3, plays=1)
+    assert [turn.rewards.credit for turn in rollout.turns] == [3.0, 3.0, 3.0]
+    assert rollout.sample.meta["tests"] == ["abc"]
 
 
 def test_max_tokens_lowers_the_samplers_and_never_raises_it() -> None:

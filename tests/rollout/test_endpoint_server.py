@@ -63,6 +63,8 @@ def refusal(body: Any, path: str = "/chat/completions") -> tuple[int, str]:
         ({"messages": ["?"]}, r"messages\[0\]: got '\?', expected an object with role and content"),
         ({"messages": [{"role": "user", "content": None}]}, r"messages\[0\].content: got None, expected text"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, r"\.content: got .* expected text"),
+        ({"messages": [ASK[0] | {"content": "a\ud800"}]}, r"messages\[0\]: got half a character, '\\ud800', expected"),
+        ({"messages": [*ASK, {"role": "\udfff", "content": ""}]}, r"messages\[1\]: got half a character"),
         ({"messages": [ASK[0] | {"tool_calls": [{}]}]}, r"messages\[0\].tool_calls: got"),
     ],
     ids=str,
@@ -80,10 +82,14 @@ def test_what_would_change_the_sampling_is_refused_in_one_line(more: dict[str, A
         ({"messages": ASK}, "/chat/completions", 400, "model: got None, expected the name of a role"),
         ([], "/chat/completions", 400, "the request got no JSON object"),
         (b"{", "/chat/completions", 400, "the request got no JSON: "),
+        (b"[" * 100_000, "/chat/completions", 400, "the request got no JSON: "),
+        (b"\xff", "/chat/completions", 400, "the request got no JSON: "),
+        (b"1" * 5_000, "/chat/completions", 400, "the request got no JSON: "),
+        (GOOD | {"model": "\ud800"}, "/chat/completions", 404, "expected a role: a, b"),
         (GOOD, "/completions", 404, "got POST /v1/completions, expected /v1/chat/completions"),
         (None, "/files", 404, "got GET /v1/files, expected /v1/models"),
     ],
-    ids=["role", "no-role", "list", "no-json", "post", "get"],
+    ids=["role", "no-role", "list", "no-json", "deep", "no-text", "digits", "half", "post", "get"],
 )
 def test_what_is_not_there_is_refused(body: Any, path: str, status: int, message: str) -> None:
     told = refusal(body, path)

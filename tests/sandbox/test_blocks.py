@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,6 +47,24 @@ DOCSTRING = 'def f():\n"""\n```python\nf()\n```\n"""\n'
 )
 def test_python_block(text: str, program: str | None) -> None:
     assert python_block(text) == program
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```python\n" * 20_000,
+        "```python\n" * 14_000 + "```\n" * 14_000,
+        "```\n" * 50_000,
+        "```" + " " * 200_000 + "`",
+        "~" * 200_000 + "`",
+        "`" * 200_000 + "x`",
+        ("`" * 500 + "a\n") * 400,
+    ],
+)
+def test_a_long_response_is_read_in_time_that_grows_with_its_length(text: str) -> None:
+    start = time.process_time()
+    python_block(text)
+    assert time.process_time() - start < 1
 
 
 @given(st.text(alphabet="`~ \npythonx=1<>/think"))

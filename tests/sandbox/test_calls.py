@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from atgrpo.sandbox.calls import NEVER_RAN, Returned, call_function
@@ -62,6 +64,10 @@ def test_errors_are_of_their_call() -> None:
         ("def f(x): return f", "TypeError: Object of type function is not JSON"),
         ("def f(x): return 10**6000", "ValueError: Exceeds the limit"),
         ("def f(x): return 'y' * 100_000", "returned more than 64 KB"),
+        ("def f(x): return '\\u00e9' * 33_000", "returned more than 64 KB"),
+        ("def f(x): return ['\\ud800']", "UnicodeEncodeError: "),
+        ("def f(x): raise Exception('\\ud800!')", "Exception: ?!"),
+        ("raise Exception('\\ud800')", "Exception: ?"),
         ("def f(x):\n    y = []\n    for _ in range(800): y = [y]\n    return y", ""),
     ],
 )
@@ -71,6 +77,30 @@ def test_what_is_no_value_is_an_error(source: str, error: str) -> None:
             assert returned.value is None
             assert returned.error is not None
             assert returned.error.startswith(error)
+
+
+def test_a_value_counts_as_many_bytes_as_it_has_in_utf_8() -> None:
+    # With its quotes: 2 bytes for each of the letters, 6 where JSON writes them in ASCII.
+    source = "def f(n): return '\u00e9' * n"
+    assert values(call(source, [12_000], [32_767], [32_768])) == [
+        "é" * 12_000,
+        "é" * 32_767,
+        "returned more than 64 KB",
+    ]
+
+
+def test_no_text_that_comes_back_holds_half_a_character() -> None:
+    forged = (
+        "import os, sys\ndef f(x):\n    frame = sys._getframe(1)\n    nonce = frame.f_locals['nonce']\n"
+        '    line = f\'{nonce} {x} {"value" if x else "error"} {{"a": "\\\\ud800"}}\\n\'\n'
+        "    os.write(frame.f_locals['status_fd'], line.encode())\n    return x\n"
+    )
+    for returned in call(forged, [0], [1]):
+        json.dumps([returned.value, returned.error], ensure_ascii=False).encode()
+    run = Sandbox().run("import sys\nfor out in (sys.stdout, sys.stderr): out.buffer.write(b'\\xed\\xa0\\x80!')")
+    for text in (run.stdout, run.stderr):
+        assert text.encode().decode() == text
+        assert text.endswith("!")
 
 
 def test_too_much_memory_in_one_call_leaves_the_next_ones() -> None:
