@@ -17,6 +17,7 @@ from atgrpo.engines.base import Engine, EngineError, EngineLostError, Restartabl
 from atgrpo.engines.process import ProcessEngine
 from atgrpo.engines.process_child import child_environment
 from atgrpo.ranks import Ranks
+from atgrpo.scratch import PREFIX
 from tests.engines.helpers import ask
 from tests.engines.light import CRASH, DIE, HANG, SLOW, Light
 
@@ -55,7 +56,7 @@ def facts(engine: Engine) -> dict[str, Any]:
 
 
 def files() -> set[Path]:
-    return {*Path("/dev/shm").glob(f"atgrpo-weights-{os.getpid()}-*/*")}
+    return {*Path("/dev/shm").glob(f"{PREFIX}weights-{os.getpid()}-*/*")}
 
 
 def gone(pid: int) -> bool:
