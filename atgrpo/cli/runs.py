@@ -115,7 +115,7 @@ def check_policies(run: Path, config: DictConfig) -> None:
     if not (run / CONFIG).is_file():  # a checkpoint that was moved elsewhere says nothing about its origin
         return
     before = settings_of(run).policies
-    for name in set(before) & set(config.policies):
+    for name in sorted(set(before) & set(config.policies)):
         for key in WEIGHTS_DEPEND_ON:
             got, expected = config.policies[name].get(key), before[name].get(key)
             if got != expected:
