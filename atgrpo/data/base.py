@@ -20,6 +20,41 @@ class TaskData(ABC):
         """The samples of one split: ids are unique over both, and no prompt of one stands in the other."""
 
 
+class DrawnData(TaskData):
+    """Samples that are made by rule, each split on the first call.
+
+    Args:
+        train_size: Samples in ``train``.
+        heldout_size: Samples in ``heldout``.
+        seed: Which samples are drawn.
+
+    Raises:
+        ValueError: a split is to be empty.
+    """
+
+    def __init__(self, train_size: int, heldout_size: int, seed: int) -> None:
+        check_size("train_size", train_size)
+        check_size("heldout_size", heldout_size)
+        self._sizes = {"train": train_size, "heldout": heldout_size}
+        self._seed = seed
+        self._splits: dict[str, Sequence[Sample]] = {}
+
+    def split(self, name: Split) -> Sequence[Sample]:
+        """The samples of one split.
+
+        Raises:
+            ValueError: the settings do not allow for so many different ones.
+        """
+        check_split(name)
+        if name not in self._splits:
+            self._splits[name] = self._generate(name)
+        return self._splits[name]
+
+    @abstractmethod
+    def _generate(self, name: Split) -> Sequence[Sample]:
+        """Makes the samples of one split; no text occurs twice."""
+
+
 def check_split(name: str) -> None:
     """Refuses a split that does not exist.
 

@@ -6,7 +6,7 @@ import random
 import zlib
 from collections.abc import Sequence
 
-from atgrpo.data.base import Split, TaskData, check_size, check_split
+from atgrpo.data.base import DrawnData, Split
 from atgrpo.envs.arithmetic import MAX_DEPTH, MAX_LENGTH, MAX_MAGNITUDE, evaluate
 from atgrpo.types import Sample
 
@@ -14,7 +14,7 @@ HELDOUT_SHARE = 8
 """One in so many sets of numbers and operators is held out, in whatever order they stand."""
 
 
-class Expressions(TaskData):
+class Expressions(DrawnData):
     """Prompts like ``12*73=``, whose answer is a positive integer that is none of the numbers in the prompt.
 
     An expression and those that have the same numbers and operators in another order belong to one split for good,
@@ -48,20 +48,9 @@ class Expressions(TaskData):
             if not _are_whole(bounds) or len(bounds) != 2 or not 0 <= bounds[0] <= bounds[1]:
                 raise ValueError(f"{name} got {bounds}, expected [least, largest], whole numbers from 0")
         _check_magnitude(max(operations), operators, first[1], others[1])
-        check_size("train_size", train_size)
-        check_size("heldout_size", heldout_size)
+        super().__init__(train_size, heldout_size, seed)
         self._operations, self._operators = tuple(operations), operators
         self._first, self._others = tuple(first), tuple(others)
-        self._sizes = {"train": train_size, "heldout": heldout_size}
-        self._seed = seed
-        self._splits: dict[str, Sequence[Sample]] = {}
-
-    def split(self, name: Split) -> Sequence[Sample]:
-        """The samples of one split, made on the first call; no text occurs twice."""
-        check_split(name)
-        if name not in self._splits:
-            self._splits[name] = self._generate(name)
-        return self._splits[name]
 
     def _generate(self, name: Split) -> Sequence[Sample]:
         rng = random.Random(f"{self._seed}-{name}")

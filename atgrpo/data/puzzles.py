@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from atgrpo.data.base import Split, TaskData, check_size, check_split
+from atgrpo.data.base import DrawnData, Split
 from atgrpo.types import Sample
 
 HELDOUT_SHARE = 8
@@ -23,7 +23,7 @@ Draw = tuple[str, str, Mapping[str, Any]]
 """Prompt, a solution, meta."""
 
 
-class PuzzleData(TaskData):
+class PuzzleData(DrawnData):
     """Puzzles drawn by chance; each belongs to one split for good, with all its mirror images and rotations.
 
     Args:
@@ -32,27 +32,9 @@ class PuzzleData(TaskData):
         seed: Which puzzles are drawn.
     """
 
-    def __init__(self, train_size: int, heldout_size: int, seed: int) -> None:
-        check_size("train_size", train_size)
-        check_size("heldout_size", heldout_size)
-        self._sizes = {"train": train_size, "heldout": heldout_size}
-        self._seed = seed
-        self._splits: dict[str, Sequence[Sample]] = {}
-
     @abstractmethod
     def _draw(self, rng: random.Random) -> Draw | None:
         """One puzzle, or None where the draw broke a rule."""
-
-    def split(self, name: Split) -> Sequence[Sample]:
-        """The samples of one split, made on the first call; no puzzle occurs twice.
-
-        Raises:
-            ValueError: the settings allow too few different puzzles, or these are too rare to be found.
-        """
-        check_split(name)
-        if name not in self._splits:
-            self._splits[name] = self._generate(name)
-        return self._splits[name]
 
     def _generate(self, name: Split) -> Sequence[Sample]:
         rng = random.Random(f"{self._seed}-{name}")

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from atgrpo.data.base import Split, TaskData, check_size, check_split
+from atgrpo.data.base import DrawnData, Split
 from atgrpo.envs.world import Person, World, world
 from atgrpo.types import Sample
 
@@ -38,7 +38,7 @@ KINDS = {
 """By the number of passages that are needed."""
 
 
-class WorldQuestions(TaskData):
+class WorldQuestions(DrawnData):
     """Questions that take one or two passages; ``meta["supporting"]`` holds their titles in the order they are found.
 
     A person belongs to one split for good, whatever the sizes or the seed. Both splits are answered from one corpus:
@@ -56,15 +56,10 @@ class WorldQuestions(TaskData):
     ) -> None:
         if not hops or not set(hops) <= set(KINDS):
             raise ValueError(f"hops got {list(hops)}, expected a list of {sorted(KINDS)}")
-        check_size("train_size", train_size)
-        check_size("heldout_size", heldout_size)
+        super().__init__(train_size, heldout_size, seed)
         self._hops = sorted(set(hops))
-        self._sizes = {"train": train_size, "heldout": heldout_size}
-        self._seed = seed
 
-    def split(self, name: Split) -> Sequence[Sample]:
-        """The samples of one split; no text occurs twice."""
-        check_split(name)
+    def _generate(self, name: Split) -> Sequence[Sample]:
         people = [person for person in world().people if split_of(person.name) == name]
         asked = [(hops, kind, person) for hops in self._hops for kind in KINDS[hops] for person in people]
         size = self._sizes[name]

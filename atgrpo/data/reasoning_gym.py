@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from atgrpo.data.base import Split, TaskData, check_size, check_split, scorable_gold
+from atgrpo.data.base import DrawnData, Split, scorable_gold
 from atgrpo.envs.reasoning_gym import judged, scorer
 from atgrpo.types import Sample
 
@@ -21,7 +21,7 @@ PROBED = 16
 """Problems that a scorer is tried on; fewer than half of these, without those that have this answer, say nothing."""
 
 
-class ReasoningGym(TaskData):
+class ReasoningGym(DrawnData):
     """Problems of one reasoning-gym task.
 
     With ``scorable_only`` they are for teams judged by ``envs.answers.equal``, which compares values, not forms: a task
@@ -48,24 +48,17 @@ class ReasoningGym(TaskData):
         scorable_only: bool = True,
         **settings: Any,
     ) -> None:
-        check_size("train_size", train_size)
-        check_size("heldout_size", heldout_size)
-        self._task, self._settings, self._seed, self._scorable_only = task, settings, seed, scorable_only
-        self._sizes = {"train": train_size, "heldout": heldout_size}
-        self._splits: dict[str, Sequence[Sample]] = {}
+        super().__init__(train_size, heldout_size, seed)
+        self._task, self._settings, self._scorable_only = task, settings, scorable_only
 
-    def split(self, name: Split) -> Sequence[Sample]:
-        """The samples of one split, made on the first call; no text occurs twice."""
-        check_split(name)
-        if name not in self._splits:
-            taken = {sample.prompt for sample in self.split("heldout")} if name == "train" else set()
-            samples = self._generate(name, taken)
-            if not self._scorable_only:
-                _check_scorer(self._task, samples[:PROBED])
-            self._splits[name] = samples
-        return self._splits[name]
+    def _generate(self, name: Split) -> Sequence[Sample]:
+        taken = {sample.prompt for sample in self.split("heldout")} if name == "train" else set()
+        samples = self._others(name, taken)
+        if not self._scorable_only:
+            _check_scorer(self._task, samples[:PROBED])
+        return samples
 
-    def _generate(self, name: Split, taken: set[str]) -> Sequence[Sample]:
+    def _others(self, name: Split, taken: set[str]) -> Sequence[Sample]:
         size = self._sizes[name]
         samples: list[Sample] = []
         refused = 0

@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from atgrpo.data.base import Split, TaskData, check_size, check_split
+from atgrpo.data.base import DrawnData, Split
 from atgrpo.types import Sample
 
 HELDOUT_SHARE = 8
 """One in so many seeds is held out."""
 
 
-class Seeds(TaskData):
+class Seeds(DrawnData):
     """Samples with ``meta["seed"]`` and one prompt for all; what a seed means is the environment's to say.
 
     A seed is of one split for good, whatever the sizes: the multiples of ``HELDOUT_SHARE`` are held out. Where an
@@ -26,14 +26,10 @@ class Seeds(TaskData):
     """
 
     def __init__(self, prompt: str = "", train_size: int = 4096, heldout_size: int = 256, seed: int = 0) -> None:
-        check_size("train_size", train_size)
-        check_size("heldout_size", heldout_size)
-        self._prompt, self._seed = prompt, seed
-        self._sizes = {"train": train_size, "heldout": heldout_size}
+        super().__init__(train_size, heldout_size, seed)
+        self._prompt = prompt
 
-    def split(self, name: Split) -> Sequence[Sample]:
-        """The samples of one split; no seed occurs twice."""
-        check_split(name)
+    def _generate(self, name: Split) -> Sequence[Sample]:
         drawn = random.Random(f"{self._seed}-{name}").sample(range(2**28), self._sizes[name])
         if name == "heldout":
             seeds = [HELDOUT_SHARE * number for number in drawn]

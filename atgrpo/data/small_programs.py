@@ -12,7 +12,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, Literal
 
-from atgrpo.data.base import Split, TaskData, check_size, check_split
+from atgrpo.data.base import DrawnData, Split, TaskData, check_split
 from atgrpo.types import Sample
 
 PROBLEMS = Path(__file__).parent / "programs" / "small.jsonl"
@@ -137,7 +137,7 @@ WORDS = (
 )
 
 
-class SimpleFunctions(TaskData):
+class SimpleFunctions(DrawnData):
     """``Write f(a, b) that returns a times b plus 3.``: one line of Python each, for a small model to start on.
 
     A (rule, numbers) pair belongs to one split for good, whatever the sizes or the seed.
@@ -163,19 +163,9 @@ class SimpleFunctions(TaskData):
             raise ValueError(f"arguments got {list(arguments)}, expected a list of {known}")
         if not LEAST <= largest <= MOST:
             raise ValueError(f"largest got {largest}, expected {LEAST} to {MOST}")
-        check_size("train_size", train_size)
-        check_size("heldout_size", heldout_size)
+        super().__init__(train_size, heldout_size, seed)
         self._rules = tuple(rule for rule in RULES if rule.arguments in arguments)
-        self._largest, self._seed = largest, seed
-        self._sizes = {"train": train_size, "heldout": heldout_size}
-        self._splits: dict[str, tuple[Sample, ...]] = {}
-
-    def split(self, name: Split) -> Sequence[Sample]:
-        """The samples of one split, made on the first call; no text occurs twice."""
-        check_split(name)
-        if name not in self._splits:
-            self._splits[name] = self._generate(name)
-        return self._splits[name]
+        self._largest = largest
 
     def _generate(self, name: Split) -> tuple[Sample, ...]:
         rng = random.Random(f"{self._seed}-{name}")

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from atgrpo.data.base import Split, TaskData, check_size, check_split
+from atgrpo.data.base import DrawnData, Split
 from atgrpo.envs.arithmetic import evaluate
 from atgrpo.types import Sample
 
@@ -121,7 +121,7 @@ TEMPLATES = {
 }
 
 
-class WordProblems(TaskData):
+class WordProblems(DrawnData):
     """Problems whose gold expression has the given numbers of operations.
 
     A (template, numbers) pair belongs to one split for good, whatever the name, the sizes or the seed. The answer is a
@@ -139,19 +139,8 @@ class WordProblems(TaskData):
     ) -> None:
         if not steps or not set(steps) <= set(TEMPLATES):
             raise ValueError(f"steps got {list(steps)}, expected a list of {sorted(TEMPLATES)}")
-        check_size("train_size", train_size)
-        check_size("heldout_size", heldout_size)
+        super().__init__(train_size, heldout_size, seed)
         self._steps = tuple(steps)
-        self._sizes = {"train": train_size, "heldout": heldout_size}
-        self._seed = seed
-        self._splits: dict[str, Sequence[Sample]] = {}
-
-    def split(self, name: Split) -> Sequence[Sample]:
-        """The samples of one split, made on the first call; no text occurs twice."""
-        check_split(name)
-        if name not in self._splits:
-            self._splits[name] = self._generate(name)
-        return self._splits[name]
 
     def _generate(self, name: Split) -> Sequence[Sample]:
         rng = random.Random(f"{self._seed}-{name}")
