@@ -17,6 +17,7 @@ from atgrpo.training.callbacks.checkpoint import IterationCheckpoint
 from atgrpo.training.evaluation import Mode, evaluate
 from atgrpo.training.rollout_metrics import sampled_tokens
 from atgrpo.training.say import say
+from benchmarks.grouping.results import INFO
 
 CURVE = "curve.jsonl"
 WATCHED = ("rollout/success", "group/zero_variance", "group/singleton", "group/mixed_prompts")
@@ -78,7 +79,7 @@ class TokenBudget(L.Callback):
         # The first synchronisation starts the engine.
         self.seconds += sum(s for phase, s in parts.items() if latest.number > 0 or phase != "sync")
         for name, value in trainer.callback_metrics.items():
-            if name in WATCHED or "/info/" in name:
+            if name in WATCHED or INFO in name:
                 self._sums[name].append(float(value))
         if self._marks_passed > before:
             self._measure(trainer)

@@ -10,8 +10,8 @@ import numpy as np
 
 from benchmarks.grouping.cells import Method, Task
 from benchmarks.grouping.figures import plot_curves
-from benchmarks.grouping.results import Result, arms_of, by_seed, read
-from benchmarks.grouping.stats import Contrast, contrast, iqm, iqm_interval
+from benchmarks.grouping.results import Result, arms_of, by_seed, read, readable, reported_of
+from benchmarks.stats import Contrast, contrast, iqm, iqm_interval
 
 FEWEST_SEEDS = 5
 METHOD = """\
@@ -57,7 +57,7 @@ def _finals(results: Sequence[Result], task: str, arm: str, mode: str = "sampled
 
 
 def _table(results: Sequence[Result], task: str) -> str:
-    rows = []
+    rows, reported = [], reported_of(results, task)
     for arm in arms_of(results, task):
         runs = list(by_seed(results, task, arm).values())
         sampled = list(_finals(results, task, arm).values())
@@ -70,20 +70,22 @@ def _table(results: Sequence[Result], task: str) -> str:
                     arm,
                     iqm_interval([sampled]),
                     iqm_interval([greedy]),
+                    f"{iqm([r.at(r.tokens / 2) for r in runs]):.3f}",
                     f"{iqm(area):.3f}",
                     f"{np.mean([r.curve[0]['sampled'] for r in runs]):.3f}",
                     f"{np.mean([r.curve[-1]['iterations'] for r in runs]):.0f}",
                     f"{np.mean([r.curve[-1]['seconds'] for r in runs]):.0f}",
                     _mean_metric(runs, "group/zero_variance"),
                     _mean_metric(runs, "group/mixed_prompts"),
+                    *(_mean_metric(runs, name) for name in reported),
                     f"{len(runs)}" + ("" if len(runs) >= FEWEST_SEEDS else " (too few)"),
                 ],
             )
         )
-    head = ["arm", "sampled", "greedy", "mean over the curve", "at the start", "iterations", "seconds"]
+    head = ["arm", "sampled", "greedy", "at half of it", "mean over the curve", "at the start", "iterations", "seconds"]
     budget = ", ".join(sorted({str(r.tokens) for r in results if r.task == task and "-only_" not in r.arm}))
     table = _markdown(
-        [*head, "groups without variance", "groups of mixed prompts", "seeds"],
+        [*head, "groups without variance", "groups of mixed prompts", *map(readable, reported), "seeds"],
         [row for _, row in sorted(rows, key=lambda r: (r[0], r[1][0]))],
     )
     return f"At {budget} tokens, best first. The last metrics are means over the last part of training.\n\n{table}"

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+INFO = "/info/"
 Kind = Literal["run", "swap", "alone"]
 
 
@@ -42,9 +43,10 @@ class Result:
         times, values = zip(*((line["seconds"], line["sampled"]) for line in self.curve), strict=True)
         return float(np.interp(seconds, times, values, right=np.nan))
 
-    def metric(self, name: str) -> float | None:
-        """The last mean of a training metric that was watched."""
-        return self.curve[-1]["metrics"].get(name)
+    def metric(self, name: str, tokens: float | None = None) -> float | None:
+        """A training metric that was watched: its last mean, or that over the part which holds a number of tokens."""
+        lines = self.curve if tokens is None else [line for line in self.curve[1:] if line["tokens"] >= tokens][:1]
+        return lines[-1]["metrics"].get(name) if lines else None
 
 
 def read(file: Path) -> list[Result]:
@@ -70,3 +72,14 @@ def by_seed(results: Iterable[Result], task: str, arm: str, kind: str = "run") -
 def arms_of(results: Sequence[Result], task: str) -> list[str]:
     """Arms that were run on a task."""
     return sorted({r.arm for r in results if r.task == task and r.kind == "run" and "-only_" not in r.arm})
+
+
+def reported_of(results: Sequence[Result], task: str) -> list[str]:
+    """Metrics that the task's environment reports of itself, such as the share of tool calls."""
+    lines = (line for r in results if r.task == task and r.kind == "run" for line in r.curve)
+    return sorted({name for line in lines for name in line["metrics"] if INFO in name})
+
+
+def readable(metric: str) -> str:
+    """``solver: tool`` for ``rollout/solver/info/tool``."""
+    return metric.removeprefix("rollout/").replace(INFO, ": ")

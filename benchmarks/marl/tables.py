@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from benchmarks.marl.cells import Result
-from benchmarks.marl.statistics import improvement, interval, iqm
+from benchmarks.stats import iqm_interval, probability_of_improvement
 
 SHOWN = ("return", "completion", "coverage", "collisions", "box_distance")
 BASELINE = "mappo"
@@ -34,8 +34,9 @@ def _table(task: str, rows: Sequence[Result], frames: int) -> str:
     baseline = [row.metrics["return"] for row in nearest.get(("atgrpo", BASELINE), [])]
     for (system, algorithm), own in nearest.items():
         returns = [row.metrics["return"] for row in own]
-        values = [_estimate([row.metrics[n] for row in own if n in row.metrics]) for n in names]
-        better = "–" if not baseline or (algorithm == BASELINE and system == "atgrpo") else _percent(returns, baseline)
+        values = [str(iqm_interval([[row.metrics[n] for row in own]])) if n in own[0].metrics else "–" for n in names]
+        compared = baseline and (system, algorithm) != ("atgrpo", BASELINE)
+        better = str(probability_of_improvement(returns, baseline)) if compared else "–"
         label = algorithm if system == "atgrpo" else f"{system} {algorithm}"
         deviation = f"{statistics.stdev(returns):.3f}" if len(returns) > 1 else "–"
         speed = f"{own[0].frames_per_second:,.0f}"
@@ -46,18 +47,6 @@ def _table(task: str, rows: Sequence[Result], frames: int) -> str:
 def _nearest(rows: Sequence[Result], frames: int) -> list[Result]:
     best = min(rows, key=lambda row: abs(row.frames - frames)).frames
     return [row for row in rows if row.frames == best]
-
-
-def _estimate(values: Sequence[float]) -> str:
-    if not values:
-        return "–"
-    low, high = interval(values)
-    return f"{iqm(values):.3f} [{low:.3f}, {high:.3f}]"
-
-
-def _percent(ours: Sequence[float], theirs: Sequence[float]) -> str:
-    better, low, high = improvement(ours, theirs)
-    return f"{better:.0%} [{low:.0%}, {high:.0%}]"
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from benchmarks.grouping.stats import contrast, iqm, iqm_interval, probability_of_improvement, t_interval
+from benchmarks.stats import contrast, iqm, iqm_interval, probability_of_improvement, t_interval
 
 
 def test_the_middle_half_by_hand() -> None:
