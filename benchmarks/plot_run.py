@@ -6,6 +6,7 @@ python -m benchmarks.plot_run runs/math/2026-01-01_12-00-00 --to figure.png
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+BY_TIME = re.compile(r"\d{4}-\d\d-\d\d_")
 
 
 def curves(run: Path) -> dict[str, tuple[list[int], list[float]]]:
@@ -52,7 +55,7 @@ def plot(run: Path, to: Path) -> None:
 
 
 def plot_success(runs: list[Path], to: Path) -> None:
-    """One panel of success for each run, by its recipe's name."""
+    """One panel of success for each run, by its recipe's name, and its own where it was given one."""
     columns = min(len(runs), 3)
     figure, axes = plt.subplots(
         -(-len(runs) // columns), columns, figsize=(13, 3.2 * -(-len(runs) // columns)), layout="constrained"
@@ -62,8 +65,14 @@ def plot_success(runs: list[Path], to: Path) -> None:
         axis.set_axis_off()
     for axis, run in zip(used, runs, strict=True):
         _success(axis, curves(run))
-        axis.set(title=run.resolve().parent.name)
+        axis.set(title=name_of(run))
     _finish(figure, used, to)
+
+
+def name_of(run: Path) -> str:
+    """``recipe`` of a folder named by its time, else ``recipe: name``."""
+    recipe, name = run.resolve().parts[-2:]
+    return recipe if BY_TIME.match(name) else f"{recipe}: {name.replace('_', ' ')}"
 
 
 def _success(axis: Any, tags: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from torch.utils.tensorboard import SummaryWriter
 
-from benchmarks.plot_run import curves, plot, plot_success
+from benchmarks.plot_run import curves, name_of, plot, plot_success
 
 
 def test_a_figure_is_made_from_the_runs_own_logs(tmp_path: Path) -> None:
@@ -27,3 +27,8 @@ def test_a_figure_is_made_from_the_runs_own_logs(tmp_path: Path) -> None:
 def test_a_folder_without_logs_is_named(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="no TensorBoard scalars"):
         curves(tmp_path)
+
+
+def test_a_panel_says_the_recipe_and_the_name_that_the_run_was_given(tmp_path: Path) -> None:
+    assert name_of(tmp_path / "search" / "2026-01-31_12-00-00") == "search"
+    assert name_of(tmp_path / "calculator" / "tool_is_worse") == "calculator: tool is worse"
