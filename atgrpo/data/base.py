@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import random
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from atgrpo.envs.answers import JudgeError, final_answer, is_scorable
 from atgrpo.types import Sample
 
 Split = Literal["train", "heldout"]
+MISSES = 2000
+"""Draws in a row without a new sample after which there are taken to be no more."""
+PATIENCE = 20.0
+"""Seconds of computing without a new sample after which the settings are taken to be too hard to meet."""
 
 
 class TaskData(ABC):
@@ -53,6 +59,38 @@ class DrawnData(TaskData):
     @abstractmethod
     def _generate(self, name: Split) -> Sequence[Sample]:
         """Makes the samples of one split; no text occurs twice."""
+
+
+class DistinctData(DrawnData):
+    """Samples that are drawn by chance, one by one, until enough of them differ."""
+
+    def _generate(self, name: Split) -> Sequence[Sample]:
+        rng = random.Random(f"{self._seed}-{name}")
+        samples: dict[str, Sample] = {}
+        misses, since = 0, time.thread_time()
+        while len(samples) < self._sizes[name]:
+            sample = self._draw(rng, name, samples)
+            if sample is not None and sample.prompt not in samples:
+                samples[sample.prompt] = sample
+                misses, since = 0, time.thread_time()
+                continue
+            misses += 1
+            why = f"{name}_size got {self._sizes[name]}, expected at most about {len(samples)}"
+            if misses == MISSES:
+                raise ValueError(why)
+            if time.thread_time() - since > PATIENCE:
+                raise ValueError(f"{why}: {misses} draws in {PATIENCE:g} s gave no other; expected easier settings")
+        return tuple(samples.values())
+
+    @abstractmethod
+    def _draw(self, rng: random.Random, name: Split, taken: Mapping[str, Sample]) -> Sample | None:
+        """The next sample, called ``{name}-{len(taken)}``; None where the draw broke a rule or is of the other split.
+
+        Args:
+            rng: What all draws of the split take their numbers from.
+            name: The split.
+            taken: Prompt -> sample, of those that there are.
+        """
 
 
 def check_split(name: str) -> None:

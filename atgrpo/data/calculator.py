@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from atgrpo.data.base import DrawnData, Split
+from atgrpo.data.base import DistinctData, Split
 from atgrpo.envs.arithmetic import MAX_DEPTH, MAX_LENGTH, MAX_MAGNITUDE, evaluate
 from atgrpo.types import Sample
 
@@ -14,7 +14,7 @@ HELDOUT_SHARE = 8
 """One in so many sets of numbers and operators is held out, in whatever order they stand."""
 
 
-class Expressions(DrawnData):
+class Expressions(DistinctData):
     """Prompts like ``12*73=``, whose answer is a positive integer that is none of the numbers in the prompt.
 
     An expression and those that have the same numbers and operators in another order belong to one split for good,
@@ -52,32 +52,15 @@ class Expressions(DrawnData):
         self._operations, self._operators = tuple(operations), operators
         self._first, self._others = tuple(first), tuple(others)
 
-    def _generate(self, name: Split) -> Sequence[Sample]:
-        rng = random.Random(f"{self._seed}-{name}")
-        drawn: dict[str, int] = {}
-        misses = 0
-        while len(drawn) < self._sizes[name]:
-            expression, answer = self._draw(rng, name)
-            if answer is None or expression in drawn:
-                misses += 1
-            else:
-                drawn[expression], misses = answer, 0
-            if misses == 2000:
-                raise ValueError(f"{name}_size got {self._sizes[name]}, expected at most about {len(drawn)}")
-        return tuple(
-            Sample(f"{name}-{i}", f"{expression}=", str(answer), {"expression": expression})
-            for i, (expression, answer) in enumerate(drawn.items())
-        )
-
-    def _draw(self, rng: random.Random, name: Split) -> tuple[str, int | None]:
-        """An expression and its answer: None where the draw belongs to the other split or breaks a rule."""
+    def _draw(self, rng: random.Random, name: Split, taken: Mapping[str, Sample]) -> Sample | None:
         count = rng.choice(self._operations)
         numbers = [rng.randint(*self._first), *(rng.randint(*self._others) for _ in range(count))]
         operators = [rng.choice(self._operators) for _ in range(count)]
         expression = str(numbers[0]) + "".join(f"{o}{n}" for o, n in zip(operators, numbers[1:], strict=True))
         answer = int(evaluate(expression))
-        fits = split_of(numbers, operators) == name and answer > 0 and answer not in numbers
-        return expression, answer if fits else None
+        if split_of(numbers, operators) != name or answer < 1 or answer in numbers:
+            return None
+        return Sample(f"{name}-{len(taken)}", f"{expression}=", str(answer), {"expression": expression})
 
 
 def _are_whole(numbers: object) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from atgrpo.data.puzzles import Draw, PuzzleData, check_moves, check_share, check_whole
+from atgrpo.data.puzzles import Puzzle, PuzzleData, check_moves, check_share, check_whole
 from atgrpo.envs.plan_path import FREE, GOAL, START, WALL, Maze
 
 
@@ -44,7 +44,7 @@ class PathGrids(PuzzleData):
         self._rows, self._columns, self._walls = rows, columns, walls
         self._min_moves, self._max_moves = min_moves, max_moves
 
-    def _draw(self, rng: random.Random) -> Draw | None:
+    def _puzzle(self, rng: random.Random) -> Puzzle | None:
         cells = [WALL if rng.random() < self._walls else FREE for _ in range(self._rows * self._columns)]
         start, goal = rng.sample(range(len(cells)), 2)
         cells[start], cells[goal] = START, GOAL

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import random
-import time
 import zlib
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from atgrpo.data.base import DrawnData, Split
+from atgrpo.data.base import DistinctData, Split
 from atgrpo.types import Sample
 
 HELDOUT_SHARE = 8
 """One in so many puzzles is held out."""
-MISSES = 2000
-"""Draws in a row without a new puzzle after which there are taken to be no more."""
-PATIENCE = 20.0
-"""Seconds of computing without a new puzzle after which the settings are taken to be too hard to meet."""
 
-Draw = tuple[str, str, Mapping[str, Any]]
+Puzzle = tuple[str, str, Mapping[str, Any]]
 """Prompt, a solution, meta."""
 
 
-class PuzzleData(DrawnData):
+class PuzzleData(DistinctData):
     """Puzzles drawn by chance; each belongs to one split for good, with all its mirror images and rotations.
 
     Args:
@@ -33,26 +28,14 @@ class PuzzleData(DrawnData):
     """
 
     @abstractmethod
-    def _draw(self, rng: random.Random) -> Draw | None:
+    def _puzzle(self, rng: random.Random) -> Puzzle | None:
         """One puzzle, or None where the draw broke a rule."""
 
-    def _generate(self, name: Split) -> Sequence[Sample]:
-        rng = random.Random(f"{self._seed}-{name}")
-        samples: dict[str, Sample] = {}
-        misses, since = 0, time.thread_time()
-        while len(samples) < self._sizes[name]:
-            drawn = self._draw(rng)
-            if drawn is not None and drawn[0] not in samples and split_of(drawn[0]) == name:
-                samples[drawn[0]] = Sample(f"{name}-{len(samples)}", *drawn)
-                misses, since = 0, time.thread_time()
-                continue
-            misses += 1
-            why = f"{name}_size got {self._sizes[name]}, expected at most about {len(samples)}"
-            if misses == MISSES:
-                raise ValueError(why)
-            if time.thread_time() - since > PATIENCE:
-                raise ValueError(f"{why}: {misses} draws in {PATIENCE:g} s gave no other; expected easier settings")
-        return tuple(samples.values())
+    def _draw(self, rng: random.Random, name: Split, taken: Mapping[str, Sample]) -> Sample | None:
+        puzzle = self._puzzle(rng)
+        if puzzle is None or split_of(puzzle[0]) != name:
+            return None
+        return Sample(f"{name}-{len(taken)}", *puzzle)
 
 
 def check_whole(**settings: float | None) -> None:

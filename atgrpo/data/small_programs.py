@@ -12,7 +12,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, Literal
 
-from atgrpo.data.base import DrawnData, Split, TaskData, check_split
+from atgrpo.data.base import DistinctData, Split, TaskData, check_split
 from atgrpo.types import Sample
 
 PROBLEMS = Path(__file__).parent / "programs" / "small.jsonl"
@@ -76,6 +76,11 @@ class Rule:
     arguments: str
     """Names, one letter each: ``a``, ``b``, ``n`` are numbers, ``x`` is a list of numbers, ``s`` is a word."""
 
+    @property
+    def head(self) -> str:
+        """``f`` with its arguments."""
+        return f"f({', '.join(self.arguments)})"
+
 
 _ALIKE = (
     ("max(a, b)", ("min(a, b)", "a", "b")),
@@ -137,7 +142,7 @@ WORDS = (
 )
 
 
-class SimpleFunctions(DrawnData):
+class SimpleFunctions(DistinctData):
     """``Write f(a, b) that returns a times b plus 3.``: one line of Python each, for a small model to start on.
 
     A (rule, numbers) pair belongs to one split for good, whatever the sizes or the seed.
@@ -167,26 +172,18 @@ class SimpleFunctions(DrawnData):
         self._rules = tuple(rule for rule in RULES if rule.arguments in arguments)
         self._largest = largest
 
-    def _generate(self, name: Split) -> tuple[Sample, ...]:
-        rng = random.Random(f"{self._seed}-{name}")
-        samples: dict[str, Sample] = {}
-        misses = 0
-        while len(samples) < self._sizes[name]:
-            rule = rng.choice(self._rules)
-            k, m = rng.randint(2, self._largest), rng.randint(2, self._largest)
-            text = rule.text.format(k=k, m=m)
-            if text in samples or _half(text) != name:
-                misses += 1
-                if misses == 2000:
-                    raise ValueError(f"{name}_size got {self._sizes[name]}, expected at most about {len(samples)}")
-                continue
-            misses = 0
-            samples[text] = _make(f"{name}-{len(samples)}", text, rule, {"k": k, "m": m}, self._largest, rng)
-        return tuple(samples.values())
+    def _draw(self, rng: random.Random, name: Split, taken: Mapping[str, Sample]) -> Sample | None:
+        rule = rng.choice(self._rules)
+        numbers = {"k": rng.randint(2, self._largest), "m": rng.randint(2, self._largest)}
+        text = rule.text.format(**numbers)
+        prompt = f"Write {rule.head} that returns {text}."
+        if prompt in taken or _half(text) != name:  # before its tests are drawn
+            return None
+        return sample_of(f"{name}-{len(taken)}", prompt, _tested(rule, numbers, self._largest, rng))
 
 
-def _make(name: str, text: str, rule: Rule, numbers: dict[str, int], largest: int, rng: random.Random) -> Sample:
-    head = f"f({', '.join(rule.arguments)})"
+def _tested(rule: Rule, numbers: dict[str, int], largest: int, rng: random.Random) -> Mapping[str, Any]:
+    """The ``meta`` of a problem: public examples, hidden tests and the reference solution."""
     expression = rule.expression.format(**numbers)
     parts = [(part, other) for part, alike in _ALIKE if part in expression for other in alike]
     wrong = [_compiled(expression.replace(part, other)) for part, other in parts]
@@ -195,13 +192,12 @@ def _make(name: str, text: str, rule: Rule, numbers: dict[str, int], largest: in
     cases = _cases(_compiled(expression), rule.arguments, border, largest, rng)
     while _too_easy(cases[EXAMPLES:], rule.arguments, wrong):
         cases = _cases(_compiled(expression), rule.arguments, border, largest, rng)
-    meta = {
+    return {
         "function": "f",
         "examples": cases[:EXAMPLES],
         "tests": cases[EXAMPLES:],
-        "reference": f"def {head}:\n    return {expression}",
+        "reference": f"def {rule.head}:\n    return {expression}",
     }
-    return sample_of(name, f"Write {head} that returns {text}.", meta)
 
 
 def _cases(

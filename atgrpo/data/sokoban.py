@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from atgrpo.data.puzzles import Draw, PuzzleData, check_moves, check_share, check_whole
+from atgrpo.data.puzzles import Puzzle, PuzzleData, check_moves, check_share, check_whole
 from atgrpo.envs.grids import paths
 from atgrpo.envs.sokoban import FLOOR, WALL, Level, distances, mask, render
 
@@ -48,7 +48,7 @@ class SokobanLevels(PuzzleData):
         self._size, self._boxes, self._walls = size, boxes, walls
         self._min_moves, self._max_moves = min_moves, max_moves
 
-    def _draw(self, rng: random.Random) -> Draw | None:
+    def _puzzle(self, rng: random.Random) -> Puzzle | None:
         inner = self._size - 2
         rows = [
             WALL + "".join(WALL if rng.random() < self._walls else FLOOR for _ in range(inner)) + WALL

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 
-from atgrpo.data.puzzles import Draw, PuzzleData, check_whole
+from atgrpo.data.puzzles import Puzzle, PuzzleData, check_whole
 from atgrpo.envs.sudoku import BLANK, SIDES, digits, lines, peers, solutions
 
 CLUES = {4: 4, 9: 17}
@@ -39,7 +39,7 @@ class Sudokus(PuzzleData):
         super().__init__(train_size, heldout_size, seed)
         self._side, self._blanks = side, blanks
 
-    def _draw(self, rng: random.Random) -> Draw | None:
+    def _puzzle(self, rng: random.Random) -> Puzzle | None:
         solved = _solved(self._side, rng)
         if solved is None:
             return None

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from atgrpo.data.base import DrawnData, Split
+from atgrpo.data.base import DistinctData, Split
 from atgrpo.envs.arithmetic import evaluate
 from atgrpo.types import Sample
 
@@ -121,7 +121,7 @@ TEMPLATES = {
 }
 
 
-class WordProblems(DrawnData):
+class WordProblems(DistinctData):
     """Problems whose gold expression has the given numbers of operations.
 
     A (template, numbers) pair belongs to one split for good, whatever the name, the sizes or the seed. The answer is a
@@ -142,19 +142,7 @@ class WordProblems(DrawnData):
         super().__init__(train_size, heldout_size, seed)
         self._steps = tuple(steps)
 
-    def _generate(self, name: Split) -> Sequence[Sample]:
-        rng = random.Random(f"{self._seed}-{name}")
-        samples: dict[str, Sample] = {}
-        misses = 0
-        while len(samples) < self._sizes[name]:
-            sample = self._draw(rng, name, len(samples))
-            misses = 0 if sample and samples.setdefault(sample.prompt, sample) is sample else misses + 1
-            if misses == 2000:
-                raise ValueError(f"{name}_size got {self._sizes[name]}, expected at most about {len(samples)}")
-        return tuple(samples.values())
-
-    def _draw(self, rng: random.Random, name: Split, index: int) -> Sample | None:
-        """One problem of this split, or None where the draw fell outside it or breaks a rule."""
+    def _draw(self, rng: random.Random, name: Split, taken: Mapping[str, Sample]) -> Sample | None:
         steps = rng.choice(self._steps)
         template = rng.choice(TEMPLATES[steps])
         numbers = {k: rng.randint(*((10, 40) if k in template.large else (2, 9))) for k in template.letters}
@@ -165,7 +153,7 @@ class WordProblems(DrawnData):
         if answer < 1 or answer in numbers.values():
             return None
         prompt = template.text.format_map({"n": rng.choice(NAMES), **{k: str(v) for k, v in numbers.items()}})
-        return Sample(f"{name}-{index}", prompt, str(answer), {"steps": steps, "expression": expression})
+        return Sample(f"{name}-{len(taken)}", prompt, str(answer), {"steps": steps, "expression": expression})
 
 
 def split_of(template: Template, numbers: dict[str, int]) -> Split:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, Self
 
-from atgrpo.envs.base import Environment
+from atgrpo.envs.guards import Guarded
 from atgrpo.envs.own import load_function
 from atgrpo.envs.shown import harmless
 from atgrpo.types import Action, Message, Observation, Sample, StepResult
@@ -24,7 +24,7 @@ class Move:
     action: Any
 
 
-class AECTeam(Environment):
+class AECTeam(Guarded[Sample]):
     """A PettingZoo AEC environment. Roles are its ``possible_agents``; a step of ours is one of its steps.
 
     Our samplers ask the roles in the order of ``agents``, turn by turn, and cannot skip one: that must be the game's
@@ -84,7 +84,6 @@ class AECTeam(Environment):
         self._describe: Callable[..., str] = load_function(describe, "describe") if describe else _observed
         self._parse: Callable[..., Any] = load_function(parse, "parse") if parse else _in_space
         self._prompts, self._low, self._high, self._total = prompts, low, high, total
-        self._sample: Sample | None = None
         self._earned: Mapping[str, float] = dict.fromkeys(agents, 0.0)
         self._paid = self._earned
         self._reported: float | None = None
@@ -95,13 +94,13 @@ class AECTeam(Environment):
         seed = sample.meta.get("seed", zlib.crc32(sample.id.encode()))
         # A copy, as a game may change what it is given, and other trees play the same sample.
         self._game.reset(seed=int(seed), options=copy.deepcopy(sample.meta.get("options")))
-        self._sample, self._spoilt, self._reported = sample, False, None
+        self._current, self._spoilt, self._reported = sample, False, None
         self._earned = self._paid = dict.fromkeys(self.roles, 0.0)
         self._settle()
 
     def observe(self, agent: str) -> Observation:
         """System text, the sample's prompt and what the game shows this agent now, made ``harmless``."""
-        self._check(agent)
+        self._check_open(agent)
         shown = self._describe(self._game, agent)
         if not isinstance(shown, str):
             raise ValueError(
@@ -114,7 +113,7 @@ class AECTeam(Environment):
 
     def parse(self, agent: str, text: str) -> Action:
         """Reads an action that the game allows now."""
-        self._check(agent)
+        self._check_open(agent)
         action = self._parse(self._game, agent, text)
         if action is not None and not _allowed(self._game, agent, action):
             action = None
@@ -126,10 +125,7 @@ class AECTeam(Environment):
         Raises:
             ValueError: the episode is over, or the action is not this agent's.
         """
-        self._check(agent)
-        move = action.value
-        if not isinstance(move, Move) or move.agent != agent:
-            raise ValueError(f"step of {agent!r} got {move!r}, expected an action that parse made for this agent")
+        move = self._made(agent, action, Move)
         if move.action is None:
             self._spoilt = True
             return StepResult(self._level, -1.0, done=True)
@@ -174,18 +170,8 @@ class AECTeam(Environment):
         twin._game = _copy_game(self._game)
         return twin
 
-    @property
-    def _current(self) -> Sample:
-        if self._sample is None:
-            raise ValueError("environment got no sample, expected reset first")
-        return self._sample
-
-    def _check(self, agent: str) -> None:
-        if agent not in self.roles:
-            raise ValueError(f"agent got {agent!r}, expected one of {self.roles}")
-        _ = self._current
-        if self.done:
-            raise ValueError(f"agent {agent!r} got a finished episode, expected an open one")
+    def _check_open(self, agent: str) -> None:
+        super()._check_open(agent)
         if agent != (turn := self._game.agent_selection):
             raise ValueError(
                 f"agent {agent!r} was asked, but the game has selected {turn!r}: list agents in the game's order with "

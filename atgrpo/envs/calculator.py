@@ -6,16 +6,15 @@ between the two when turns of different prompts share a group.
 
 from __future__ import annotations
 
-import copy
 import random
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self, get_args
+from typing import ClassVar, Literal, get_args
 
 from atgrpo.envs.answers import last_boxed
 from atgrpo.envs.arithmetic import ArithmeticSyntaxError, evaluate, to_text
-from atgrpo.envs.base import Environment
+from atgrpo.envs.guards import Guarded
 from atgrpo.envs.short_answers import clipped, exact_match, read_number
 from atgrpo.types import Action, Message, Observation, Sample, StepResult
 
@@ -45,7 +44,7 @@ class Move:
         return self.answer is not None or self.result is not None
 
 
-class Calculator(Environment):
+class Calculator(Guarded[Sample]):
     r"""A solver that calls a calculator or answers; with ``checker``, a second agent with the same choice after it.
 
     ``calc(12*7)`` as the whole response is a call, whose result stands in the agent's next prompt. A bare number or the
@@ -108,7 +107,6 @@ class Calculator(Environment):
         self._max_calls, self._error_rate, self._form = max_calls, error_rate, form
         self._demonstrated_calls, self._demonstrated_misreadings = demonstrated_calls, demonstrated_misreadings
         self._prompts = {"solver": solver_prompt, "checker": checker_prompt}
-        self._sample: Sample | None = None
         self._history: tuple[Move, ...] = ()
         self._done = False
 
@@ -120,7 +118,7 @@ class Calculator(Environment):
         """
         if read_number(sample.answer) is None:
             raise ValueError(f"sample {sample.id!r} got answer {sample.answer!r}, expected a number")
-        self._sample, self._history, self._done = sample, (), False
+        self._current, self._history, self._done = sample, (), False
 
     def observe(self, agent: str) -> Observation:
         """System text, the problem, then the agent's own dialogue with what it was told and what the other one did."""
@@ -159,12 +157,7 @@ class Calculator(Environment):
         Raises:
             ValueError: the episode is over, or the action is not this agent's.
         """
-        self._check(agent)
-        move = action.value
-        if self._done:
-            raise ValueError(f"step of {agent!r} got a finished episode, expected an open one")
-        if not isinstance(move, Move) or move.agent != agent:
-            raise ValueError(f"step of {agent!r} got {move!r}, expected an action that parse made for this agent")
+        move = self._made(agent, action, Move)
         self._history = (*self._history, move)
         self._done = agent == self.roles[-1] and move.answer is not None
         return StepResult(self.success, 0.0 if move.valid else -1.0, self._done, info={"tool": move.result is not None})
@@ -193,10 +186,6 @@ class Calculator(Environment):
         answers = [move.answer for move in self._history if move.answer is not None]
         return float(bool(answers) and exact_match(answers[-1], self._current.answer))
 
-    def fork(self) -> Self:
-        """A copy; every field is replaced on change and never changed in place."""
-        return copy.copy(self)
-
     def demonstrate(self, agent: str) -> str | None:
         """The latest result of the tool; before there is one, a call or the gold answer at once.
 
@@ -214,18 +203,8 @@ class Calculator(Environment):
             return f"calc({expression})"
         return self._current.answer.strip()
 
-    @property
-    def _current(self) -> Sample:
-        if self._sample is None:
-            raise ValueError("environment got no sample, expected reset first")
-        return self._sample
-
     def _stream(self, *label: str) -> random.Random:
         return random.Random("|".join((self._current.id, *label)))
-
-    def _check(self, agent: str) -> None:
-        if agent not in self.roles:
-            raise ValueError(f"agent got {agent!r}, expected one of {self.roles}")
 
 
 def _reversed(number: str) -> str:

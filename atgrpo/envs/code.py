@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Self
 
-from atgrpo.envs.base import Environment
 from atgrpo.envs.code_judge import Program, Verdict, judge, read_program
 from atgrpo.envs.code_prompts import (
     FUNCTION_SHOTS,
@@ -21,7 +18,8 @@ from atgrpo.envs.code_prompts import (
     test_lines,
 )
 from atgrpo.envs.code_tests import Case, Problem, read_tests
-from atgrpo.envs.shown import shown
+from atgrpo.envs.guards import Guarded
+from atgrpo.envs.shown import head
 from atgrpo.sandbox.runner import Sandbox, SandboxError
 from atgrpo.types import Action, Message, Observation, Sample, StepResult
 
@@ -44,7 +42,7 @@ class Response:
     tests: tuple[Case, ...] = ()
 
 
-class CodeTeam(Environment):
+class CodeTeam(Guarded[Problem]):
     r"""Coder and tester on one problem with hidden tests; in parallel or in sequence.
 
     The coder answers with a ``python`` block: a function of a given name, or a program on stdin (``Problem`` says which
@@ -108,7 +106,6 @@ class CodeTeam(Environment):
             partial(judge, self._sandbox)
         )
         self._prompt = ""
-        self._problem: Problem | None = None
         self._start()
 
     def _start(self) -> None:
@@ -123,7 +120,7 @@ class CodeTeam(Environment):
         Raises:
             ValueError: its ``meta`` is no coding problem.
         """
-        self._prompt, self._problem = sample.prompt, Problem.of(sample)
+        self._prompt, self._current = sample.prompt, Problem.of(sample)
         self._start()
 
     def observe(self, agent: str) -> Observation:
@@ -154,7 +151,7 @@ class CodeTeam(Environment):
             response = self._programmed(found, text)
         else:
             tests = read_tests(text, function, self._tests, self._public)
-            said = shown(test_lines(tests, function), MAX_SAID) if tests else _echo(text)
+            said = head(test_lines(tests, function), MAX_SAID) if tests else _echo(text)
             response = Response(agent, said, "" if tests else "no new test", tests=tests)
         return Action(response, not response.fault)
 
@@ -164,12 +161,7 @@ class CodeTeam(Environment):
         Raises:
             ValueError: the episode is over, or the action is not this agent's.
         """
-        self._check(agent)
-        response = action.value
-        if self._done:
-            raise ValueError(f"step of {agent!r} got a finished episode, expected an open one")
-        if not isinstance(response, Response) or response.agent != agent:
-            raise ValueError(f"step of {agent!r} got {response!r}, expected an action that parse made for this agent")
+        response = self._made(agent, action, Response)
         self._responses = {**self._responses, agent: response}
         self._verdicts, self._success = (), math.nan
         try:
@@ -227,16 +219,6 @@ class CodeTeam(Environment):
         """1 if the program passes every hidden test, else 0; NaN where the sandbox failed on it."""
         return self._success
 
-    def fork(self) -> Self:
-        """A copy; every field is replaced on change and never changed in place."""
-        return copy.copy(self)
-
-    @property
-    def _current(self) -> Problem:
-        if self._problem is None:
-            raise ValueError("environment got no sample, expected reset first")
-        return self._problem
-
     @property
     def _public(self) -> tuple[Case, ...]:
         return self._current.examples[: self._examples]
@@ -254,12 +236,8 @@ class CodeTeam(Environment):
     def _programmed(self, found: Program, text: str) -> Response:
         if found.source is None:
             return Response("coder", _echo(text), found.fault)
-        said = program_block(shown(found.source.strip("\n"), MAX_SAID))
+        said = program_block(head(found.source.strip("\n"), MAX_SAID))
         return Response("coder", said, program=found.source)
-
-    def _check(self, agent: str) -> None:
-        if agent not in self.roles:
-            raise ValueError(f"agent got {agent!r}, expected one of {self.roles}")
 
 
 def _passed(verdicts: tuple[Verdict, ...]) -> float:
@@ -268,4 +246,4 @@ def _passed(verdicts: tuple[Verdict, ...]) -> float:
 
 def _echo(text: str) -> str:
     """An unusable response, as short as it may be."""
-    return shown(" ".join(text.split()), 200) or "?"
+    return head(" ".join(text.split()), 200) or "?"

@@ -96,6 +96,11 @@ def judge(sandbox: Sandbox, source: str, function: str | None, cases: tuple[Case
     return tuple(verdicts)
 
 
+def may_be_cut(run: Run, kept_kb: float) -> bool:
+    """Whether the end of its output may be missing: it is as long as what is kept, or longer."""
+    return len(run.stdout.encode()) >= round(kept_kb * 1024)
+
+
 def _with_room(sandbox: Sandbox, expected_bytes: int) -> Sandbox:
     kb = ROOM * expected_bytes / 1024
     if kb <= sandbox.limits.output_kb:
@@ -136,7 +141,7 @@ def _printed(run: Run, case: Case, kept_kb: float) -> Verdict:
         return Verdict(False, f"was stopped: {run.stopped}")
     if not run.ok:
         return Verdict(False, f"failed: {_one_line(run.stderr)[:80] or f'exit code {run.exit_code}'}")
-    if len(run.stdout.encode()) >= round(kept_kb * 1024):  # its end may be missing
+    if may_be_cut(run, kept_kb):
         return Verdict(False, "printed too much")
     return Verdict(same_output(run.stdout, case.expected), f"gave {run.stdout.strip()!r:.60}")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from atgrpo.envs.code_judge import Verdict
 from atgrpo.envs.code_tests import Case, awaited, called, written
-from atgrpo.envs.shown import shown
+from atgrpo.envs.shown import head
 from atgrpo.types import Message
 
 MOST_SHOWN = 3
@@ -107,7 +107,7 @@ def news(
 ) -> str:
     """What happened since the agent spoke; ``verdicts`` is empty where the tests were not run."""
     if fault:
-        lines = [f"Not usable: {shown(fault, 80)}."]
+        lines = [f"Not usable: {head(fault, 80)}."]
     elif agent == "coder" and not cases:
         lines = ["There are no tests yet."]
     elif agent == "tester" and not program:
@@ -124,6 +124,6 @@ def news(
 
 
 def _outcome(case: Case, verdict: Verdict, function: str | None) -> str:
-    said = f"{shown(called(case, function), 120)} {shown(verdict.got, 90)}"
-    says = "as the test says" if verdict.passed else f"the test says {shown(awaited(case, function), 60)}"
+    said = f"{head(called(case, function), 120)} {head(verdict.got, 90)}"
+    says = "as the test says" if verdict.passed else f"the test says {head(awaited(case, function), 60)}"
     return f"{said}, {says}"

@@ -10,14 +10,15 @@ import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from typeguard import CollectionCheckStrategy, TypeCheckError, check_type
 
 from atgrpo.envs.answers import JudgeError, equal, final_answer, is_scorable
-from atgrpo.envs.base import Environment
-from atgrpo.envs.own import Spoken, dialogue, load_function, shown
+from atgrpo.envs.guards import Guarded, not_made
+from atgrpo.envs.own import Spoken, dialogue, load_function
 from atgrpo.envs.reward_functions import RewardFunctions
+from atgrpo.envs.shown import excerpt
 from atgrpo.types import Action, Observation, Sample, StepResult
 
 FORMAT = (
@@ -51,7 +52,7 @@ class Refused:
     complaint: str
 
 
-class FunctionTools(Environment):
+class FunctionTools(Guarded[Sample]):
     r"""One ``assistant`` that calls functions until it answers.
 
     A response with ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>`` is a call; its result stands in the
@@ -93,7 +94,6 @@ class FunctionTools(Environment):
         schemas = "\n".join(json.dumps(tool.schema) for tool in self._tools.values())
         self._system = "\n\n".join(filter(None, (prompt, FORMAT.format(schemas=schemas))))
         self._longest = longest
-        self._sample: Sample | None = None
         self._spoken: tuple[Spoken, ...] = ()
         self._level = 0.0
         self._success = 0.0
@@ -111,7 +111,7 @@ class FunctionTools(Environment):
             raise ValueError(
                 f"sample {sample.id!r} got answer {sample.answer!r}, expected a number or an expression (or set judge)"
             )
-        self._sample, self._spoken, self._level, self._success, self._done = sample, (), 0.0, 0.0, False
+        self._current, self._spoken, self._level, self._success, self._done = sample, (), 0.0, 0.0, False
 
     def observe(self, agent: str) -> Observation:
         """The tools, the problem, then calls and results so far."""
@@ -151,9 +151,7 @@ class FunctionTools(Environment):
         Raises:
             ValueError: the episode is over, or the action is none that ``parse`` made.
         """
-        self._check(agent)
-        if self._done:
-            raise ValueError(f"step of {agent!r} got a finished episode, expected an open one")
+        self._check_open(agent)
         match action.value:
             case Call(name, arguments):
                 said = json.dumps({"name": name, "arguments": arguments})
@@ -164,11 +162,11 @@ class FunctionTools(Environment):
                 return StepResult(self._level, -1.0, done=False)
             case Final(text):
                 return self._finish(text)
-        raise ValueError(f"step got {action.value!r}, expected an action that parse made")
+        raise not_made(agent, action.value)
 
     def _add(self, said: str, result: str) -> None:
-        note = f"<tool_response>\n{shown(result, self._longest)}\n</tool_response>"
-        own = shown(said, SPOKEN) or "?"
+        note = f"<tool_response>\n{excerpt(result, self._longest)}\n</tool_response>"
+        own = excerpt(said, SPOKEN) or "?"
         self._spoken = (*self._spoken, Spoken("assistant", own, ""), Spoken("tool", "", note))
 
     def _finish(self, text: str) -> StepResult:
@@ -197,20 +195,6 @@ class FunctionTools(Environment):
     def success(self) -> float:
         """The answer's reward clipped to 0..1; 0 before there is one, NaN where the judge failed."""
         return self._success
-
-    def fork(self) -> Self:
-        """A copy; every field is replaced on change and never changed in place."""
-        return copy.copy(self)
-
-    @property
-    def _current(self) -> Sample:
-        if self._sample is None:
-            raise ValueError("environment got no sample, expected reset first")
-        return self._sample
-
-    def _check(self, agent: str) -> None:
-        if agent not in self.roles:
-            raise ValueError(f"agent got {agent!r}, expected one of {self.roles}")
 
 
 # ---- tools -------------------------------------------------------------------------------------------------------

@@ -2,17 +2,15 @@ r"""A tool agent writes arithmetic that is evaluated exactly, a reasoner answers
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Self
 
 from atgrpo.envs.answers import JudgeError, equal, final_answer, is_scorable
 from atgrpo.envs.arithmetic import ArithmeticSyntaxError, evaluate, milestones, to_text
-from atgrpo.envs.base import Environment
-from atgrpo.envs.shown import shown
+from atgrpo.envs.guards import Guarded
+from atgrpo.envs.shown import head
 from atgrpo.types import Action, Message, Observation, Sample, StepResult
 
 PENDING = "?"
@@ -65,7 +63,7 @@ TWO_CALLS = (
 """Calls of two operations at most. The second call takes one or two: a model copies what it is shown."""
 
 
-class MathTeam(Environment):
+class MathTeam(Guarded[Sample]):
     r"""Tool and reasoner on one problem; either may also be the whole team.
 
     The episode is over once the reasoner's answer agrees with the tool's value, right or wrong; the sampler bounds the
@@ -114,7 +112,6 @@ class MathTeam(Environment):
                 *(m for p, moves in solved for m in _demonstrate("reasoner", p, moves[-1:])),
             ),
         }
-        self._sample: Sample | None = None
         self._history: tuple[Move, ...] = ()
         self._milestones: dict[Fraction, float] = {}
         self._covered = 0.0
@@ -129,7 +126,7 @@ class MathTeam(Environment):
         """
         if not is_scorable(sample.answer):
             raise ValueError(f"sample {sample.id!r} got answer {sample.answer!r}, expected a number or an expression")
-        self._sample, self._history, self._done, self._success = sample, (), False, 0.0
+        self._current, self._history, self._done, self._success = sample, (), False, 0.0
         self._milestones, self._covered = self._parts(sample), 0.0
 
     def _parts(self, sample: Sample) -> dict[Fraction, float]:
@@ -160,7 +157,7 @@ class MathTeam(Environment):
         Raises:
             ValueError: the episode is over, or the action is not this agent's.
         """
-        move = self._move(agent, action)
+        move = self._made(agent, action, Move)
         partner = next((m for m in reversed(self._history) if m.agent == "tool"), None)
         self._history = (*self._history, move)
         leads = agent == "reasoner" or all(m.agent == "tool" for m in self._history)
@@ -174,15 +171,6 @@ class MathTeam(Environment):
         if leads:
             self._success = float(right)
         return StepResult(float(right), self._local_reward(move, right), self._done)
-
-    def _move(self, agent: str, action: Action) -> Move:
-        self._check(agent)
-        move = action.value
-        if self._done:
-            raise ValueError(f"step of {agent!r} got a finished episode, expected an open one")
-        if not isinstance(move, Move) or move.agent != agent:
-            raise ValueError(f"step of {agent!r} got {move!r}, expected an action that parse made for this agent")
-        return move
 
     def _local_reward(self, move: Move, right: bool) -> float:
         if move.value is None:
@@ -203,25 +191,11 @@ class MathTeam(Environment):
         """1 if the team's answer is right, else 0; NaN where the judge crashed on it."""
         return self._success
 
-    def fork(self) -> Self:
-        """A copy; every field is replaced on change and never changed in place."""
-        return copy.copy(self)
-
-    @property
-    def _current(self) -> Sample:
-        if self._sample is None:
-            raise ValueError("environment got no sample, expected reset first")
-        return self._sample
-
-    def _check(self, agent: str) -> None:
-        if agent not in self.roles:
-            raise ValueError(f"agent got {agent!r}, expected one of {self.roles}")
-
     def _call(self, text: str) -> Move:
         try:
             return _called(text.strip(), to_text(evaluate(text, max_operations=self._max_operations)))
         except ArithmeticSyntaxError as error:
-            said = shown(" ".join(text.split()), 40) or PENDING
+            said = head(" ".join(text.split()), 40) or PENDING
             return Move("tool", said, f"Tool: {error}", None)
 
 

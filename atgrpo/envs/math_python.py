@@ -6,10 +6,10 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from atgrpo.envs.code_judge import read_program
+from atgrpo.envs.code_judge import may_be_cut, read_program
 from atgrpo.envs.code_prompts import program_block
 from atgrpo.envs.math import MathTeam, Move, readable
-from atgrpo.envs.shown import shown
+from atgrpo.envs.shown import head
 from atgrpo.sandbox.runner import Run, Sandbox, SandboxError
 from atgrpo.types import Action, StepResult
 
@@ -67,7 +67,7 @@ class PythonMathTeam(MathTeam):
         Raises:
             ValueError: the episode is over, or the action is not this agent's.
         """
-        move = self._move(agent, action)
+        move = self._made(agent, action, Move)
         if not isinstance(move, Unjudged):
             return super().step(agent, action)
         if all(earlier.agent == agent for earlier in self._history):
@@ -81,9 +81,9 @@ class PythonMathTeam(MathTeam):
     def _call(self, text: str) -> Move:
         program = read_program(text, None)
         if program.source is None:
-            said = shown(" ".join(text.split()), MAX_WORDS) or "?"
-            return Move("tool", said, f"Tool: {shown(program.fault, MAX_WORDS)}", None)
-        said = program_block(shown(program.source.strip("\n"), MAX_SAID))
+            said = head(" ".join(text.split()), MAX_WORDS) or "?"
+            return Move("tool", said, f"Tool: {head(program.fault, MAX_WORDS)}", None)
+        said = program_block(head(program.source.strip("\n"), MAX_SAID))
         try:
             run = self._sandbox.run(program.source)
         except SandboxError as error:
@@ -96,14 +96,14 @@ class PythonMathTeam(MathTeam):
         if run.stopped is not None:
             return None, f"stopped: too much {run.stopped}"
         if not run.ok:
-            return None, f"failed: {shown(_last_line(run.stderr), MAX_WORDS) or f'exit code {run.exit_code}'}"
-        if len(run.stdout.encode()) >= self._sandbox.limits.output_kb * 1024:  # its last line may be missing
+            return None, f"failed: {head(_last_line(run.stderr), MAX_WORDS) or f'exit code {run.exit_code}'}"
+        if may_be_cut(run, self._sandbox.limits.output_kb):
             return None, "printed too much"
         line = _last_line(run.stdout)
         if not line:
             return None, "printed nothing"
         if not readable(line):
-            return None, f"printed no number: {shown(line, MAX_WORDS)}"
+            return None, f"printed no number: {head(line, MAX_WORDS)}"
         return line, f"printed {line}"
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from atgrpo.envs.shown import harmless
 from atgrpo.types import Message
 
 logger = logging.getLogger(__name__)
@@ -48,13 +47,6 @@ def load_function(path: str, setting: str) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(getattr(found, "__call__", None)):  # noqa: B004
         raise ValueError(f"{setting} got {path!r}, expected a plain function, not an async one")
     return found
-
-
-def shown(text: str, limit: int) -> str:
-    """``text`` as a model may read it again: stripped, about ``limit`` characters at most, no control token in it."""
-    text = text.strip()
-    cut = text if len(text) <= limit else text[:limit].rstrip() + "..."
-    return harmless(cut)
 
 
 def dialogue(agent: str, system: str, prompt: str, spoken: Sequence[Spoken]) -> tuple[Message, ...]:

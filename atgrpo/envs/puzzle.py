@@ -2,16 +2,16 @@ r"""Teams that solve a puzzle on a grid: one proposes, one decides. What every s
 
 from __future__ import annotations
 
-import copy
 import math
 import re
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
-from atgrpo.envs.base import Environment
+from atgrpo.envs.code_judge import may_be_cut
 from atgrpo.envs.grids import Outcome, Puzzle
+from atgrpo.envs.guards import Guarded
 from atgrpo.sandbox.blocks import python_block
 from atgrpo.sandbox.runner import Sandbox, SandboxError
 from atgrpo.types import Action, Message, Observation, Sample, StepResult
@@ -58,7 +58,7 @@ def role_texts(rules: str, answer: str, example: str, program: str) -> dict[str,
     }
 
 
-class PuzzleTeam(Environment):
+class PuzzleTeam(Guarded[Puzzle[Any]]):
     r"""A proposer (or a tool, whose program proposes) and an agent that decides; any of them may be the whole team.
 
     ``planner`` and ``critic`` decide: their plan is applied to the state, up to its first illegal move. The others'
@@ -116,7 +116,6 @@ class PuzzleTeam(Environment):
             role: self.texts[role] if text is None else text for role, text in zip(self.roles, prompts, strict=True)
         }
         self._sandbox = sandbox or Sandbox()
-        self._puzzle: Puzzle[Any] | None = None
         self._state: Any = None
         self._proposed: Mapping[str, float] = {}
         self._notes: Mapping[str, str] = {}
@@ -138,10 +137,10 @@ class PuzzleTeam(Environment):
             ValueError: its prompt is no puzzle that can be solved.
         """
         try:
-            self._puzzle = self.load(sample.prompt)
+            self._current = self.load(sample.prompt)
         except ValueError as error:
             raise ValueError(f"sample {sample.id!r}: {error}") from None
-        self._state, self._proposed, self._notes, self._unjudged = self._puzzle.start, {}, {}, False
+        self._state, self._proposed, self._notes, self._unjudged = self._current.start, {}, {}, False
 
     def observe(self, agent: str) -> Observation:
         self._check(agent)
@@ -166,12 +165,7 @@ class PuzzleTeam(Environment):
         Raises:
             ValueError: the episode is over, or the action is not this agent's.
         """
-        self._check(agent)
-        reply = action.value
-        if self.done:
-            raise ValueError(f"step of {agent!r} got a finished episode, expected an open one")
-        if not isinstance(reply, Reply) or reply.agent != agent:
-            raise ValueError(f"step of {agent!r} got {reply!r}, expected an action that parse made for this agent")
+        reply = self._made(agent, action, Reply)
         decides = agent in self._deciders
         if reply.failure is not None:
             self._unjudged = self._unjudged or decides
@@ -207,10 +201,6 @@ class PuzzleTeam(Environment):
         """1 if the puzzle is solved, else 0; NaN where the sandbox failed on the plan that decides."""
         return math.nan if self._unjudged else float(self.done)
 
-    def fork(self) -> Self:
-        """A copy; every field is replaced on change and never changed in place."""
-        return copy.copy(self)
-
     def demonstrate(self, agent: str) -> str | None:
         """A shortest solution from here, up to the horizon; None for the tool, or where there is none."""
         self._check(agent)
@@ -234,22 +224,14 @@ class PuzzleTeam(Environment):
             return Reply("tool", None, f"program stopped, too much {run.stopped}")
         if not run.ok:
             return Reply("tool", None, f"program failed: {_clean(run.stderr.strip().rpartition(chr(10))[2])}")
+        if may_be_cut(run, self._sandbox.limits.output_kb):
+            return Reply("tool", None, "program printed too much")
         plan = self._read(run.stdout)
         return Reply("tool", plan, "" if plan else f"program printed no plan: {_clean(run.stdout)}")
 
     def _read(self, text: str) -> str | None:
         plan = self._current.read(text)
         return None if plan is None else plan[: self._horizon]
-
-    @property
-    def _current(self) -> Puzzle[Any]:
-        if self._puzzle is None:
-            raise ValueError("environment got no sample, expected reset first")
-        return self._puzzle
-
-    def _check(self, agent: str) -> None:
-        if agent not in self.roles:
-            raise ValueError(f"agent got {agent!r}, expected one of {self.roles}")
 
 
 def _describe(reply: Reply, outcome: Outcome[Any] | None, *, told: bool) -> str:

@@ -10,11 +10,11 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
 
 from atgrpo.envs.answers import last_boxed
-from atgrpo.envs.base import Environment
-from atgrpo.envs.own import Spoken, dialogue, shown, warn_once
+from atgrpo.envs.guards import Guarded
+from atgrpo.envs.own import Spoken, dialogue, warn_once
+from atgrpo.envs.shown import excerpt
 from atgrpo.types import Action, Observation, Sample, StepResult
 
 LONGEST = 2000
@@ -45,7 +45,7 @@ class Answer:
     text: str | None
 
 
-class ReasoningGymTeam(Environment):
+class ReasoningGymTeam(Guarded[Sample]):
     r"""Proposer and verifier on one problem, judged by the task's own ``score_answer``; either may also play alone.
 
     An answer stands in ``<answer>``, in ``\boxed{}`` or on the last line. The episode is over once the verifier's
@@ -74,8 +74,7 @@ class ReasoningGymTeam(Environment):
             raise ValueError(f"limit got {limit}, expected at least 1")
         self._systems = {"proposer": proposer_prompt, "verifier": verifier_prompt}
         self._limit = limit
-        self._sample: Sample | None = None
-        self._score: Scorer = _no_scorer
+        self._score: Scorer  # comes with the sample
         self._spoken: tuple[Spoken, ...] = ()
         self._proposed: str | None = None
         self._done = False
@@ -89,7 +88,7 @@ class ReasoningGymTeam(Environment):
         """
         if "reasoning_gym" not in sample.meta:
             raise ValueError(f"sample {sample.id!r} is of no reasoning-gym task, expected data=reasoning_gym")
-        self._sample, self._score = sample, scorer(sample)
+        self._current, self._score = sample, scorer(sample)
         self._spoken, self._proposed, self._done, self._success = (), None, False, 0.0
 
     def observe(self, agent: str) -> Observation:
@@ -109,14 +108,9 @@ class ReasoningGymTeam(Environment):
         Raises:
             ValueError: the episode is over, or the action is not this agent's.
         """
-        self._check(agent)
-        answer = action.value
-        if self._done:
-            raise ValueError(f"step of {agent!r} got a finished episode, expected an open one")
-        if not isinstance(answer, Answer) or answer.agent != agent:
-            raise ValueError(f"step of {agent!r} got {answer!r}, expected an action that parse made for this agent")
+        answer = self._made(agent, action, Answer)
         leads = agent == "verifier" or all(part.agent == "proposer" for part in self._spoken)
-        text = "?" if answer.text is None else shown(answer.text, self._limit)
+        text = "?" if answer.text is None else excerpt(answer.text, self._limit)
         note = f"Proposed answer: {text}" if agent == "proposer" else f"The verifier's answer: {text}"
         self._spoken = (*self._spoken, Spoken(agent, f"<answer>{text}</answer>", note))
         try:
@@ -143,24 +137,6 @@ class ReasoningGymTeam(Environment):
     def success(self) -> float:
         """1 if the team's answer has the full score, else 0; NaN where the scorer crashed on it."""
         return self._success
-
-    def fork(self) -> Self:
-        """A copy; every field is replaced on change and never changed in place."""
-        return copy.copy(self)
-
-    @property
-    def _current(self) -> Sample:
-        if self._sample is None:
-            raise ValueError("environment got no sample, expected reset first")
-        return self._sample
-
-    def _check(self, agent: str) -> None:
-        if agent not in self.roles:
-            raise ValueError(f"agent got {agent!r}, expected one of {self.roles}")
-
-
-def _no_scorer(answer: str, entry: dict[str, Any]) -> float:
-    raise ValueError("environment got no sample, expected reset first")
 
 
 def scorer(sample: Sample) -> Scorer:

@@ -8,10 +8,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any
 
-from atgrpo.envs.base import Environment
-from atgrpo.envs.own import Spoken, dialogue, load_function, shown, warn_once
+from atgrpo.envs.guards import Guarded
+from atgrpo.envs.own import Spoken, dialogue, load_function, warn_once
+from atgrpo.envs.shown import excerpt
 from atgrpo.types import Action, Observation, Sample, StepResult
 
 ALWAYS = frozenset({"prompts", "completions"})
@@ -132,7 +133,7 @@ def _clipped(total: float) -> float:
     return min(1.0, max(0.0, total))
 
 
-class RewardTeam(Environment):
+class RewardTeam(Guarded[Sample]):
     """Roles that write one after the other, each seeing the texts before its own; the last one's text is the answer.
 
     ``team_reward`` is the functions' weighted sum for the team's answer: a level of any size, 0 before there is an
@@ -172,7 +173,6 @@ class RewardTeam(Environment):
         self.step_rewards_complete = len(roles) == 1
         self._rewards = RewardFunctions(rewards, weights, conversational)
         self._prompts, self._success_at, self._limit = prompts, success_at, shown
-        self._sample: Sample | None = None
         self._spoken: tuple[Spoken, ...] = ()
         self._level: float | None = 0.0
         self._answered = False
@@ -184,7 +184,7 @@ class RewardTeam(Environment):
             ValueError: it lacks a column that a function needs.
         """
         self._rewards.check(sample)
-        self._sample, self._spoken, self._level, self._answered = sample, (), 0.0, False
+        self._current, self._spoken, self._level, self._answered = sample, (), 0.0, False
 
     def observe(self, agent: str) -> Observation:
         """System text, then the agent's own turns with what the others wrote in between."""
@@ -202,10 +202,8 @@ class RewardTeam(Environment):
         Raises:
             ValueError: the episode is over, or a function returned no list of one reward.
         """
-        self._check(agent)
-        if self.done:
-            raise ValueError(f"step of {agent!r} got a finished episode, expected an open one")
-        text = shown(action.value, self._limit)
+        self._check_open(agent)
+        text = excerpt(action.value, self._limit)
         self._spoken = (*self._spoken, Spoken(agent, text, f"{agent}: {text}"))
         local = 0.0 if action.valid else -1.0
         if agent != self.roles[-1]:
@@ -228,17 +226,3 @@ class RewardTeam(Environment):
         if self._level is None:
             return math.nan
         return _clipped(self._level) if self._success_at is None else float(self._level >= self._success_at)
-
-    def fork(self) -> Self:
-        """A copy; every field is replaced on change and never changed in place."""
-        return copy.copy(self)
-
-    @property
-    def _current(self) -> Sample:
-        if self._sample is None:
-            raise ValueError("environment got no sample, expected reset first")
-        return self._sample
-
-    def _check(self, agent: str) -> None:
-        if agent not in self.roles:
-            raise ValueError(f"agent got {agent!r}, expected one of {self.roles}")

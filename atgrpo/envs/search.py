@@ -2,15 +2,14 @@ r"""A decomposer writes queries to a local corpus, a searcher reads what they fi
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from atgrpo.envs.answers import last_boxed
-from atgrpo.envs.base import Environment
 from atgrpo.envs.corpus import Passage, load_corpus
+from atgrpo.envs.guards import Guarded
 from atgrpo.envs.short_answers import clipped, exact_match, normalised
 from atgrpo.envs.world import world_corpus
 from atgrpo.types import Action, Message, Observation, Sample, StepResult
@@ -33,7 +32,7 @@ class Move:
     """It is the answer."""
 
 
-class Search(Environment):
+class Search(Guarded[Sample]):
     r"""Multi-hop questions, one query and one reading a turn.
 
     The decomposer's whole response is the query; the searcher sees the passages it finds. Without a complete
@@ -74,7 +73,6 @@ class Search(Environment):
         self._corpus = world_corpus() if corpus is None else load_corpus(Path(corpus))
         self._k, self._passage_length = passages, passage_length
         self._prompts = {"decomposer": decomposer_prompt, "searcher": searcher_prompt}
-        self._sample: Sample | None = None
         self._supporting: tuple[str, ...] = ()
         self._history: tuple[Move, ...] = ()
         self._read: tuple[Passage, ...] = ()
@@ -92,7 +90,7 @@ class Search(Environment):
         supporting = _titles(sample.meta.get("supporting", ()))
         if strangers := [title for title in supporting if title not in self._corpus.titles]:
             raise ValueError(f"sample {sample.id!r} got supporting {strangers[0]!r}, expected a title of the corpus")
-        self._sample, self._supporting = sample, supporting
+        self._current, self._supporting = sample, supporting
         self._history, self._read, self._found, self._success = (), (), frozenset(), 0.0
 
     def observe(self, agent: str) -> Observation:
@@ -123,12 +121,7 @@ class Search(Environment):
         Raises:
             ValueError: the episode is over, or the action is not this agent's.
         """
-        self._check(agent)
-        move = action.value
-        if self.done:
-            raise ValueError(f"step of {agent!r} got a finished episode, expected an open one")
-        if not isinstance(move, Move) or move.agent != agent:
-            raise ValueError(f"step of {agent!r} got {move!r}, expected an action that parse made for this agent")
+        move = self._made(agent, action, Move)
         before = self._share
         self._history = (*self._history, move)
         if agent == "decomposer":
@@ -154,10 +147,6 @@ class Search(Environment):
         """1 if the final answer is right, else 0."""
         return self._success
 
-    def fork(self) -> Self:
-        """A copy; every field is replaced on change and never changed in place. The index is shared."""
-        return copy.copy(self)
-
     def demonstrate(self, agent: str) -> str | None:
         """The next supporting title as a query or a note, the answer once all are found; None without such titles."""
         self._check(agent)
@@ -169,16 +158,6 @@ class Search(Environment):
         if not missing:
             return rf"\boxed{{{self._current.answer}}}"
         return missing[0] if self._found.intersection(self._supporting) else NOTHING
-
-    @property
-    def _current(self) -> Sample:
-        if self._sample is None:
-            raise ValueError("environment got no sample, expected reset first")
-        return self._sample
-
-    def _check(self, agent: str) -> None:
-        if agent not in self.roles:
-            raise ValueError(f"agent got {agent!r}, expected one of {self.roles}")
 
 
 def _titles(value: Any) -> tuple[str, ...]:

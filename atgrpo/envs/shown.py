@@ -22,6 +22,12 @@ def harmless(text: str) -> str:
     return _CONTROL.sub(lambda found: found[0] + " ", text.encode("utf-8", "replace").decode())
 
 
-def shown(text: str, limit: int) -> str:
-    """The first ``limit`` characters, ``harmless``."""
+def head(text: str, limit: int) -> str:
+    """The first ``limit`` characters as they are, ``harmless``."""
     return harmless(text[:limit])
+
+
+def excerpt(text: str, limit: int) -> str:
+    """The stripped text, ``harmless``; of more than ``limit`` characters the first ones and ``...``."""
+    text = text.strip()
+    return harmless(text if len(text) <= limit else text[:limit].rstrip() + "...")

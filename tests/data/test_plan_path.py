@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-import atgrpo.data.puzzles as puzzles
+import atgrpo.data.base as base
 from atgrpo.data.plan_path import PathGrids
 from atgrpo.envs.plan_path import Maze
 
@@ -42,6 +42,6 @@ def test_more_grids_than_exist_are_refused() -> None:
 
 
 def test_grids_that_are_too_rare_to_be_found_are_refused_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(puzzles, "PATIENCE", 0.05)
+    monkeypatch.setattr(base, "PATIENCE", 0.05)
     with pytest.raises(ValueError, match=r"train_size got 2, .* about 0: \d+ draws in 0\.05 s gave no other"):
         PathGrids(60, 60, min_moves=300, train_size=2).split("train")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-import atgrpo.data.puzzles as puzzles
+import atgrpo.data.base as base
 from atgrpo.data.sokoban import SokobanLevels
 from atgrpo.envs.sokoban import Level
 
@@ -37,7 +37,7 @@ def test_wrong_settings_are_refused(settings: dict[str, float], message: str) ->
 
 
 def test_more_levels_than_exist_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(puzzles, "MISSES", 400)
+    monkeypatch.setattr(base, "MISSES", 400)
     with pytest.raises(ValueError, match="heldout_size got 999, expected at most about"):
         SokobanLevels(5, walls=0.0, heldout_size=999).split("heldout")
     with pytest.raises(ValueError, match="train_size got 1, expected at most about 0"):

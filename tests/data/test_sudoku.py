@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-import atgrpo.data.puzzles as puzzles
+import atgrpo.data.base as base
 from atgrpo.data.sudoku import Sudokus
 from atgrpo.envs.sudoku import solutions
 
@@ -42,12 +42,12 @@ def test_wrong_settings_are_refused(settings: dict[str, float], message: str) ->
 
 
 def test_more_grids_than_exist_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(puzzles, "MISSES", 5)
+    monkeypatch.setattr(base, "MISSES", 5)
     with pytest.raises(ValueError, match=r"heldout_size got 99, expected at most about \d+$"):
         Sudokus(heldout_size=99).split("heldout")
 
 
 def test_grids_that_are_too_rare_to_be_found_are_refused_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(puzzles, "PATIENCE", 0.01)
+    monkeypatch.setattr(base, "PATIENCE", 0.01)
     with pytest.raises(ValueError, match=r"heldout_size got 9, .* about 0: \d+ draws in 0\.01 s gave no other"):
         Sudokus(9, 56, heldout_size=9).split("heldout")

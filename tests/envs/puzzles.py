@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from atgrpo.envs.plan_path import PlanPathTeam
 from atgrpo.envs.puzzle import PuzzleTeam
 from atgrpo.envs.sokoban import SokobanTeam
 from atgrpo.envs.sudoku import SudokuTeam
+from atgrpo.sandbox.limits import Limits
 from atgrpo.sandbox.runner import Run, SandboxError
 from atgrpo.types import Sample, StepResult
 
@@ -41,6 +42,7 @@ class StandIn:
     """Runs nothing: every program has the same end."""
 
     end: Run | SandboxError
+    limits: Limits = field(default_factory=Limits)
 
     def run(self, source: str, stdin: str = "") -> Run:
         if isinstance(self.end, SandboxError):

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from atgrpo.envs.own import Spoken, dialogue, load_function, shown
+from atgrpo.envs.own import Spoken, dialogue, load_function
 from tests.envs import own_code
 
 HERE = own_code.__name__
@@ -30,13 +28,6 @@ def test_a_function_is_found_in_a_module_nobody_has_imported() -> None:
 def test_what_is_no_plain_function_is_refused(path: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         load_function(path, "judge")
-
-
-@given(st.text(st.sampled_from("<|s/>[]INSTstart_of_turnim_endend "), max_size=60), st.integers(1, 40))
-def test_what_is_shown_again_is_short_and_spells_no_control_token(text: str, limit: int) -> None:
-    seen = shown(text, limit)
-    assert not any(token in seen for token in ("<|", "<s>", "</s>", "<start_of_turn>", "<end_of_turn>", "[INST]"))
-    assert len(seen.replace("< ", "<").replace("[ ", "[")) <= limit + len("...")
 
 
 def test_a_dialogue_shows_each_agent_what_was_said_between_its_turns() -> None:

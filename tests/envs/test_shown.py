@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from atgrpo.envs.code_prompts import program_block
 from atgrpo.envs.math import MathTeam
 from atgrpo.envs.math_python import PythonMathTeam
-from atgrpo.envs.own import shown as own_shown
 from atgrpo.envs.short_answers import clipped
-from atgrpo.envs.shown import harmless, shown
+from atgrpo.envs.shown import excerpt, harmless, head
 from tests.envs.helpers import SAMPLE, act, chat
 
 TOKENS = [
@@ -45,7 +44,7 @@ TOKENS = [
 
 
 @pytest.mark.parametrize("token", TOKENS)
-@pytest.mark.parametrize("show", [lambda t: shown(t, 99), lambda t: own_shown(t, 99), lambda t: clipped(t, 99)])
+@pytest.mark.parametrize("show", [lambda t: head(t, 99), lambda t: excerpt(t, 99), lambda t: clipped(t, 99)])
 def test_every_way_to_show_a_text_breaks_every_control_token(show: object, token: str) -> None:
     assert callable(show)
     assert show(f"a{token}b") == f"a{token[0]} {token[1:]}b"
@@ -62,10 +61,10 @@ def test_every_way_to_show_a_text_breaks_every_control_token(show: object, token
 )
 def test_programs_and_tags_stay_as_they_are(text: str) -> None:
     assert harmless(text) == text
-    assert program_block(shown(text, 200)) == f"```python\n{text}\n```"
+    assert program_block(head(text, 200)) == f"```python\n{text}\n```"
 
 
-@pytest.mark.parametrize("show", [harmless, lambda t: own_shown(t, 99), lambda t: clipped(t, 99)])
+@pytest.mark.parametrize("show", [harmless, lambda t: excerpt(t, 99), lambda t: clipped(t, 99)])
 def test_half_a_character_is_shown_as_a_question_mark(show: object) -> None:
     assert callable(show)
     assert show("a\ud800b\udfff") == "a?b?"
@@ -77,6 +76,18 @@ def test_repeating_it_changes_nothing_and_any_text_can_be_encoded(parts: list[st
     assert harmless(once) == once
     assert once.encode().decode() == once
     assert not any(token in once for token in TOKENS)
+
+
+@given(st.text(st.sampled_from("<|s/>[]INSTstart_of_turnim_endend "), max_size=60), st.integers(1, 40))
+def test_an_excerpt_is_short_and_spells_no_control_token(text: str, limit: int) -> None:
+    seen = excerpt(text, limit)
+    assert not any(token in seen for token in ("<|", "<s>", "</s>", "<start_of_turn>", "<end_of_turn>", "[INST]"))
+    assert len(seen.replace("< ", "<").replace("[ ", "[")) <= limit + len("...")
+
+
+def test_a_head_is_the_text_as_it_was_and_an_excerpt_says_where_it_was_cut() -> None:
+    assert [head(" ab c ", limit) for limit in (2, 4, 9)] == [" a", " ab ", " ab c "]
+    assert [excerpt(" ab c ", limit) for limit in (2, 3, 4)] == ["ab...", "ab...", "ab c"]
 
 
 @pytest.mark.parametrize(
