@@ -72,6 +72,8 @@ class Parts:
     group_filter: GroupFilter
     warm_start: WarmStart
     heldout: L.Callback | None
+    role_health: L.Callback
+    return_to_best: L.Callback | None
     samples: L.Callback | None
     checkpoint: IterationCheckpoint
     engine_process: OwnProcess
@@ -165,6 +167,7 @@ class Parts:
         metrics = IterationMetrics()
         # A stop that is asked for while the team is being scored still counts: the stop stands behind the score.
         wanted = [run, self.advantage, metrics, Console(metrics, c.agents), self.samples, self.heldout]
+        wanted += [self.role_health, self.return_to_best]  # the latter reads what was held out
         own = [make(node) for node in c.callbacks.values()]
         callbacks = [callback for callback in (*wanted, *own, GracefulStop()) if callback is not None]
         trainer: L.Trainer = make(c.trainer)(
@@ -193,6 +196,7 @@ def build(config: DictConfig) -> Parts:
         parts = Parts(
             config=config,
             environment=make(config.env),
+            role_health=make(config.role_health)(agents=config.agents),
             **{
                 name: make(config[name])
                 for name in (
@@ -205,6 +209,7 @@ def build(config: DictConfig) -> Parts:
                     "group_filter",
                     "warm_start",
                     "heldout",
+                    "return_to_best",
                     "samples",
                     "checkpoint",
                     "engine_process",

@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from atgrpo.cli.targets import check_targets
 from atgrpo.paths import conf_dir, recipes_dir
 
-MAY_BE_OFF = ("heldout", "logger", "samples")
+MAY_BE_OFF = ("heldout", "logger", "return_to_best", "samples")
 """Nodes that may be null: then there is none."""
 
 
@@ -63,6 +63,8 @@ class Config:
     schedule: Any = None
     group_filter: Any = None
     heldout: Any = None
+    role_health: Any = None
+    return_to_best: Any = None
     checkpoint: Any = None
     samples: Any = None
     callbacks: dict[str, Any] = field(default_factory=dict)

@@ -128,6 +128,13 @@ class ReasoningGymTeam(Guarded[Sample]):
             self._success = float(score == 1.0)
         return StepResult(score, -1.0 if answer.text is None else score, self._done)
 
+    def demonstrate(self, agent: str) -> str | None:
+        """The gold answer; None where the task has none that can be read."""
+        self._check(agent)
+        gold = self._current.meta["reasoning_gym"]["answer"]
+        response = f"<answer>{gold}</answer>"
+        return response if isinstance(gold, str) and read_answer(response) == gold.strip() else None
+
     @property
     def done(self) -> bool:
         """Proposer and verifier agree."""

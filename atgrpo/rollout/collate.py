@@ -142,7 +142,7 @@ def _split(rows: Sequence[Row], parts: int, rng: Random) -> list[list[Row]]:
 
 def _step(policy: str, rows: Sequence[Row], batching: Batching, skip_zero: bool, ranks: Ranks) -> list[Minibatch]:
     if batching.aggregation == "trajectory_mean":
-        rows = _by_share(rows)
+        rows = by_share(rows)
     turns = [t for row in rows for t in row]
     _, shares = batching.weigh([len(t.completion.token_ids) for t in turns])
     # An integer in every mode, up to the rounding of a trajectory's shares.
@@ -161,7 +161,7 @@ def _step(policy: str, rows: Sequence[Row], batching: Batching, skip_zero: bool,
     return [pack(policy, b, batching, denominator, last=i == rounds - 1) for i, b in enumerate(own)]
 
 
-def _by_share(rows: Sequence[Row]) -> list[Row]:
+def by_share(rows: Sequence[Row]) -> list[Row]:
     """Turns that count as their share of their trajectory's tokens in these rows."""
     tokens: Counter[Hashable] = Counter()
     for turn in (t for row in rows for t in row):

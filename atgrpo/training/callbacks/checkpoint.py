@@ -65,16 +65,19 @@ class IterationCheckpoint(Checkpoint):
         self.every = every
         self.keep_last = keep_last
         self.keep_best = keep_best
-        self._saved = 0
+        self.pinned: int | None = None
+        """An iteration whose checkpoint is written and stays whatever else; set by who wants to go back to it."""
+        self.saved = 0
+        """The iteration of the newest checkpoint, or that from which the run started."""
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """What a run starts from is not lost."""
-        self._saved = trainer.datamodule.finished
+        self.saved = trainer.datamodule.finished
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Runs after every other callback, as Lightning puts checkpoint callbacks last."""
         number = trainer.datamodule.finished
-        if number % self.every and not trainer.should_stop and number < trainer.max_epochs:
+        if number % self.every and number != self.pinned and not trainer.should_stop and number < trainer.max_epochs:
             return
         self._save(trainer, number)
 
@@ -84,13 +87,17 @@ class IterationCheckpoint(Checkpoint):
         if data is None:  # the processes of the run could not be started
             return
         together = data.ranks.size == 1 or isinstance(exception, AgreedError)
-        if data.between_iterations and together and data.finished > self._saved:
+        if data.between_iterations and together and data.finished > self.saved:
             self._save(trainer, data.finished)
+
+    def place(self, number: int) -> Path:
+        """The folder of the checkpoint after ``number`` iterations."""
+        return self.folder / f"iteration_{number:05d}"
 
     def _save(self, trainer: Any, number: int) -> None:
         start = time.perf_counter()
         first = trainer.is_global_zero
-        aside, target = self.folder / f".writing_{number:05d}", self.folder / f"iteration_{number:05d}"
+        aside, target = self.folder / f".writing_{number:05d}", self.place(number)
         if first:
             for stale in self.folder.glob(".writing_*"):
                 shutil.rmtree(stale)
@@ -105,7 +112,7 @@ class IterationCheckpoint(Checkpoint):
                 _remove(target)
             os.replace(aside, target)
             self._prune()
-        self._saved = number
+        self.saved = number
         if trainer.logger is not None:
             trainer.logger.log_metrics({"seconds/checkpoint": time.perf_counter() - start}, step=number)
 
@@ -114,7 +121,7 @@ class IterationCheckpoint(Checkpoint):
         scored = sorted((s for s in saved if s.score is not None), key=lambda s: (s.score, s.iteration), reverse=True)
         kept = {s.folder for s in saved[-self.keep_last :]} | {s.folder for s in scored[: self.keep_best]}
         for old in saved:
-            if old.folder not in kept:
+            if old.folder not in kept and old.iteration != self.pinned:
                 _remove(old.folder)
 
 

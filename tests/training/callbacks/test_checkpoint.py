@@ -62,6 +62,15 @@ def test_of_equal_scores_the_newer_is_best(tmp_path: Path) -> None:
     assert run(checkpoint_in(tmp_path, keep_best=1), FakeTrainer(i1=0.5, i2=0.5), range(1, 4)) == [2, 3]
 
 
+def test_what_is_pinned_is_written_and_stays_until_another_is(tmp_path: Path) -> None:
+    checkpoint, trainer = checkpoint_in(tmp_path, every=3), FakeTrainer()
+    checkpoint.pinned = 2
+    assert run(checkpoint, trainer, range(1, 7)) == [2, 6]
+    checkpoint.pinned = 7
+    assert run(checkpoint, trainer, range(7, 8)) == [7]
+    assert checkpoint.place(7) == saved_iterations(tmp_path)[0].folder
+
+
 def test_written_when_due_at_the_end_and_when_told_to_stop(tmp_path: Path) -> None:
     trainer = FakeTrainer()
     trainer.max_epochs = 7
