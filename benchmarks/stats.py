@@ -73,8 +73,14 @@ def _improved(x: Any, y: Any, axis: int) -> Any:
     return (difference > 0).mean((-2, -1)) + (difference == 0).mean((-2, -1)) / 2
 
 
-def contrast(first: Mapping[int, float], second: Mapping[int, float], contrasts: int) -> Contrast | None:
-    """Of the seeds that both have; nothing for fewer than two. ``contrasts`` are made in the same report."""
+def contrast(first: Mapping[Any, float], second: Mapping[Any, float], contrasts: int) -> Contrast | None:
+    """Of the runs that both have, by what they share (a seed); nothing for fewer than two.
+
+    Args:
+        first: What a run shares with one of the second -> its score.
+        second: The same.
+        contrasts: How many are made in the same report.
+    """
     seeds = sorted(set(first) & set(second))
     if len(seeds) < 2:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,28 @@ from benchmarks.grouping.results import Result, arms_of, by_seed, read, readable
 from benchmarks.stats import Contrast, contrast, iqm, iqm_interval
 
 FEWEST_SEEDS = 5
+TOGETHER = "all together"
 METHOD = """\
 Every number is made of the lines of `{raw}` by `python -m benchmarks.grouping action=report preset={name}`.
 Success is that of held-out episodes, one response per step and nothing selected by reward: sampled at the temperature
 of training (the measure), greedy beside it. A run ends after the iteration in which its budget of tokens is used up,
 playouts included, so it goes over by less than an iteration; all numbers are interpolated linearly to exactly the
 budget. Brackets are 95% intervals over seeds: interquartile mean (IQM) by a stratified bootstrap. All methods of a seed
-share its data, its held-out samples and the model that they start from, so contrasts are differences seed by seed. A
-claim is made where Student's interval of the mean difference, widened for all contrasts of the report (Bonferroni),
-leaves out 0.
+share its data, its held-out samples and the model that they start from, so contrasts are differences seed by seed; all
+together are those of every task on which the two differ. A claim is made where Student's interval of the mean
+difference, widened for all contrasts of the report (Bonferroni), leaves out 0.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """Two arms and their scores by task and seed."""
+
+    task: str
+    first: str
+    second: str
+    x: Mapping[tuple[str, int], float]
+    y: Mapping[tuple[str, int], float]
 
 
 def write_report(file: Path, contrasts: Sequence[Sequence[str]], tasks: Mapping[str, Task]) -> Path:
@@ -108,20 +121,35 @@ def _across(results: Sequence[Result], tasks: Sequence[str]) -> str:
 def _contrasts(
     results: Sequence[Result], contrasts: Sequence[Sequence[str]], tasks: Mapping[str, Task], shown: Sequence[str]
 ) -> str:
-    asked = []
-    for task in shown:
-        pairs = dict.fromkeys(tuple(resolved(label, tasks[task]) for label in pair) for pair in contrasts)
-        present = set(arms_of(results, task))
-        asked += [(task, *pair) for pair in pairs if pair[0] != pair[1] and present.issuperset(pair)]
+    asked: list[_Pair] = []
+    for first, second in contrasts:
+        present = [p for task in shown if (p := _pair(results, tasks[task], first, second)) is not None]
+        asked += present
+        if len(present) > 1:
+            x = {key: value for pair in present for key, value in pair.x.items()}
+            y = {key: value for pair in present for key, value in pair.y.items()}
+            asked.append(_Pair(TOGETHER, first, second, x, y))
+    # A task's own credit may make two of them one.
+    asked = list({(pair.task, pair.first, pair.second): pair for pair in asked}.values())
+    order = [*shown, TOGETHER]
     rows = []
-    for task, first, second in asked:
-        found = contrast(_finals(results, task, first), _finals(results, task, second), len(asked))
+    for pair in sorted(asked, key=lambda pair: order.index(pair.task)):
+        found = contrast(pair.x, pair.y, len(asked))
         if found is not None:
-            rows.append([task, first, second, *_columns(found)])
+            rows.append([pair.task, pair.first, pair.second, *_columns(found)])
     if not rows:
         return ""
-    head = ["task", "first", "second", "IQM difference", "P(first better)", "mean, all at once", "seeds", "claim"]
+    head = ["task", "first", "second", "IQM difference", "P(first better)", "mean, all at once", "pairs", "claim"]
     return f"## Contrasts\n\n{len(asked)} contrasts, sampled success at the budget.\n\n{_markdown(head, rows)}"
+
+
+def _pair(results: Sequence[Result], task: Task, first: str, second: str) -> _Pair | None:
+    """Two arms on one task; None where they are the same there, or were not both run."""
+    labels = resolved(first, task), resolved(second, task)
+    if labels[0] == labels[1] or not set(arms_of(results, task.name)).issuperset(labels):
+        return None
+    x, y = ({(task.name, s): v for s, v in _finals(results, task.name, label).items()} for label in labels)
+    return _Pair(task.name, *labels, x, y)
 
 
 def _columns(found: Contrast) -> list[Any]:

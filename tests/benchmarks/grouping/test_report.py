@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,22 @@ def test_a_claim_is_made_where_it_holds_and_each_number_has_its_command(tmp_path
     text = write_report(results(tmp_path, 5), CONTRASTS, {"letters": TASK}).read_text()
     assert "first is better" in text
     assert f"```\n{make_cell(seed=4).command}\n```" in text
+
+
+def test_tasks_are_compared_one_by_one_and_all_together(tmp_path: Path) -> None:
+    """Of a task whose own credit makes both arms the same there is nothing to compare."""
+    file = results(tmp_path, 5)
+    words = replace(TASK, name="words")
+    for label, values in (("at_grpo-tree-step", BETTER), ("grpo-parallel-outcome", WORSE)):
+        for seed in range(5):
+            write(file, make_result(replace(make_cell(label, seed), task=words), 0.3, values[seed], values[seed]))
+    same = ["at_grpo-tree-task", "at_grpo-tree-step"]
+    text = write_report(file, [*CONTRASTS, same], {"letters": TASK, "words": words}).read_text()
+    assert "3 contrasts" in text
+    # (.10 + .11 + .09 + .09 + .12) / 5 on either task
+    assert "| all together | at_grpo-tree-task | grpo-parallel-task | 0.100 " in text
+    assert "| 0.102 [" in text
+    assert "| 10 | first is better |" in text
 
 
 def test_few_seeds_claim_nothing(tmp_path: Path) -> None:
