@@ -4,6 +4,7 @@ import functools
 import inspect
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -274,3 +275,14 @@ def test_wrong_use_is_refused() -> None:
     act(env, "verifier", "x")
     with pytest.raises(ValueError, match="finished episode"):
         act(env, "proposer", "x")
+
+
+def test_the_gold_answer_is_shown_for_imitation_where_there_is_one_to_read() -> None:
+    env = team()
+    for agent in env.roles:
+        response = env.demonstrate(agent)
+        assert response == f"<answer>{SAMPLE.answer}</answer>"
+        assert act(env, agent, response).team_reward == 1.0
+    for gold in (None, " ", "x" * 2001):
+        own = {**SAMPLE.meta["reasoning_gym"], "answer": gold}
+        assert team(replace(SAMPLE, meta={**SAMPLE.meta, "reasoning_gym": own})).demonstrate("proposer") is None
