@@ -54,7 +54,12 @@ def write_report(file: Path, contrasts: Sequence[Sequence[str]], tasks: Mapping[
         figure = file.with_name(f"{file.stem}_{task}.png")
         plot_curves(results, task, figure)
         parts += [f"## {task}\n", _table(results, task), f"![Learning curves]({figure.name})\n"]
-    parts += [_across(results, shown), _contrasts(results, contrasts, tasks, shown), _played(results), _cells(results)]
+    parts += [
+        _across(results, contrasts, tasks, shown),
+        _contrasts(results, contrasts, tasks, shown),
+        _played(results),
+        _cells(results),
+    ]
     target = file.with_suffix(".md")
     target.write_text("\n".join(part for part in parts if part))
     return target
@@ -109,13 +114,18 @@ def _mean_metric(runs: Sequence[Result], name: str) -> str:
     return f"{np.mean(known):.2f}" if known else "?"
 
 
-def _across(results: Sequence[Result], tasks: Sequence[str]) -> str:
-    """Arms that were run on all tasks."""
-    common = sorted(set.intersection(*(set(arms_of(results, task)) for task in tasks)))
-    if len(tasks) < 2 or not common:
-        return ""
-    rows = [[arm, iqm_interval([list(_finals(results, task, arm).values()) for task in tasks])] for arm in common]
-    return f"## All tasks together\n\nIQM over tasks and seeds.\n\n{_markdown(['arm', 'sampled'], rows)}"
+def _across(
+    results: Sequence[Result], contrasts: Sequence[Sequence[str]], tasks: Mapping[str, Task], shown: Sequence[str]
+) -> str:
+    """Arms of the contrasts that were run on all tasks."""
+    rows = []
+    for label in dict.fromkeys(label for pair in contrasts for label in pair):
+        arms = {task: resolved(label, tasks[task]) for task in shown}
+        if len(shown) > 1 and all(arm in arms_of(results, task) for task, arm in arms.items()):
+            scores = [list(_finals(results, task, arm).values()) for task, arm in arms.items()]
+            rows.append([label, iqm_interval(scores)])
+    text = "IQM over tasks and seeds; `task` stands for the credit that suits the task."
+    return f"## All tasks together\n\n{text}\n\n{_markdown(['arm', 'sampled'], rows)}" if rows else ""
 
 
 def _contrasts(

@@ -53,6 +53,7 @@ def test_tasks_are_compared_one_by_one_and_all_together(tmp_path: Path) -> None:
     # (.10 + .11 + .09 + .09 + .12) / 5 on either task
     assert "| all together | at_grpo-tree-task | grpo-parallel-task | 0.100 " in text
     assert "| 0.102 [" in text
+    assert "| at_grpo-tree-task | 0.810 [" in text  # .80, .81, .82 on either task
     assert "| 10 | first is better |" in text
 
 
