@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -120,8 +121,11 @@ def load(recipe: Path, overrides: Sequence[str]) -> DictConfig:
     try:
         with initialize_config_dir(str(recipe.parent), version_base="1.3"):
             shipped = str(conf_dir()).replace("'", r"\'")
-            settings = [_settable(override) for override in overrides if override not in off]
+            team, rest = _whole_team(overrides)
+            settings = [_settable(override) for override in rest if override not in off]
             composed = compose(recipe.stem, [f"hydra.searchpath=['file://{shipped}']", *settings])
+            if team is not None:
+                OmegaConf.update(composed, "agents", team, merge=False, force_add=True)
         _check_text(composed)
         schema = TeamConfig if "task" in composed else Config
         config = OmegaConf.merge(OmegaConf.structured(schema), composed, dict.fromkeys(off.values()))
@@ -145,6 +149,18 @@ def load(recipe: Path, overrides: Sequence[str]) -> DictConfig:
     except ValueError as error:
         raise ConfigError(str(error)) from error
     return config
+
+
+def _whole_team(overrides: Sequence[str]) -> tuple[dict[str, str] | None, list[str]]:
+    """``agents={...}`` names the whole team, which Hydra would add to the recipe's; and all other overrides."""
+    whole = [override for override in overrides if override.startswith("agents={")]
+    rest = [override for override in overrides if override not in whole]
+    if not whole:
+        return None, rest
+    if single := [o for o in rest if o.lstrip("~+").startswith("agents.")] or whole[1:]:
+        raise ConfigError(f"agents: got {whole[0]} and {single[0]}, expected the whole team once, or single roles")
+    named: Any = OverridesParser.create().parse_override(whole[0]).value()
+    return dict(named), rest
 
 
 def _settable(override: str) -> str:

@@ -65,7 +65,7 @@ class _Rows(TaskData):
             if not 0 < len(heldout) < len(train):
                 raise ValueError(
                     f"heldout_fraction got {self._fraction}, expected one that leaves both splits filled: "
-                    f"{len(heldout)} of {len(train)} samples would be held out"
+                    f"{len(heldout)} of {len(train)} samples would be held out (or name a file: data.heldout=FILE)"
                 )
         texts = {sample.prompt for sample in heldout}
         kept = [sample for sample in train if sample.prompt not in texts]
@@ -89,7 +89,10 @@ class _Rows(TaskData):
             samples.append(Sample(f"{name}-{number}", prompt, gold, meta))
         if not samples:
             reason = (
-                f"none of the {len(refused)} answers can be judged, the first is {refused[0]}" if refused else "no rows"
+                f"none of the {len(refused)} answers can be judged, the first is {refused[0]} (tasks that judge other "
+                "answers, or need none: data.scorable_only=false)"
+                if refused
+                else "no rows"
             )
             raise ValueError(f"{source}: {reason}")
         if refused:

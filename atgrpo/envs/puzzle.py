@@ -208,7 +208,16 @@ class PuzzleTeam(Guarded[Puzzle[Any]]):
         return None if plan is None else plan[: self._horizon]
 
     def notes(self, agents: Collection[str]) -> Sequence[str]:
-        """How the tool's programs are kept apart here."""
+        """How the tool's programs are kept apart here.
+
+        Raises:
+            ValueError: nobody decides, so that no plan would ever be applied.
+        """
+        if not set(self._deciders) & set(agents):
+            raise ValueError(
+                f"agents: got {', '.join(agents)}, expected {' or '.join(self._deciders)} too, whose plan is applied "
+                f"(or env.decider={next(iter(agents), 'NAME')})"
+            )
         return (self._sandbox.describe(),) if "tool" in agents else ()
 
     def _run(self, text: str) -> Reply:

@@ -2,7 +2,7 @@ r"""A decomposer writes queries to a local corpus, a searcher reads what they fi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -146,6 +146,16 @@ class Search(Guarded[Sample]):
     def success(self) -> float:
         """1 if the final answer is right, else 0."""
         return self._success
+
+    def notes(self, agents: Collection[str]) -> Sequence[str]:
+        """Nothing, of a team that can answer.
+
+        Raises:
+            ValueError: it cannot, so that no episode could succeed.
+        """
+        if "searcher" not in agents:
+            raise ValueError(f"agents: got {', '.join(agents)}, expected searcher too, whose answer ends an episode")
+        return ()
 
     def demonstrate(self, agent: str) -> str | None:
         """The next supporting title as a query or a note, the answer once all are found; None without such titles."""

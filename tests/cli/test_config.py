@@ -251,3 +251,12 @@ def test_a_module_beside_the_recipe_is_found_wherever_one_stands(
     )
     monkeypatch.setattr(sys, "path", list(sys.path))
     assert load(tmp_path / "own.yaml", []).env._target_ == "beside_this_recipe.Mine"
+
+
+def test_a_team_that_is_named_whole_takes_the_place_of_the_recipes() -> None:
+    whole = load(find_recipe("plan_path"), ["agents={tool: solver, planner: other}", "seed=3"])
+    assert (dict(whole.agents), whole.seed) == ({"tool": "solver", "planner": "other"}, 3)
+    added = load(find_recipe("plan_path"), ["agents.tool=solver"])
+    assert list(added.agents) == ["proposer", "critic", "tool"]
+    with pytest.raises(ConfigError, match="expected the whole team once, or single roles"):
+        load(find_recipe("plan_path"), ["agents={tool: solver}", "~agents.critic"])

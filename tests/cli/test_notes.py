@@ -37,7 +37,8 @@ def test_a_puzzle_tells_of_it_only_where_a_program_may_run(recipe: str, capsys: 
     puzzle = ["env=sudoku", "data=sudoku", "data.train_size=8", "data.heldout_size=4"]
     team = ["agents={tool: solver, planner: solver}", *SMALL]
     for only, lines in (("planner", 0), ("tool", 1)):
-        assert main(["evaluate", "--config", recipe, "--problems", "1", "--agents", only, *puzzle, *team]) == 0
+        alone = ["--problems", "1", "--agents", only, f"env.decider={only}"]
+        assert main(["evaluate", "--config", recipe, *alone, *puzzle, *team]) == 0
         assert capsys.readouterr().out.count("sandbox:") == lines
 
 
@@ -58,3 +59,18 @@ def test_roles_that_cannot_play_without_each_other_are_refused_before_anything_s
 ) -> None:
     assert main(["fit", "--config", "calculator", "env.checker=true", "--dry-run"]) == 2
     assert "error: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("settings", "missing"),
+    [
+        (["plan_path", "~agents.critic"], "expected planner or critic too"),
+        (["sudoku", "agents={critic: solver}", "env.decider=proposer"], "expected proposer too"),
+        (["search", "~agents.searcher"], "expected searcher too"),
+    ],
+)
+def test_a_team_in_which_nobody_can_finish_is_refused(
+    settings: list[str], missing: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fit", "--config", *settings, "--dry-run"]) == 2
+    assert missing in capsys.readouterr().err
