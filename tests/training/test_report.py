@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from atgrpo.rollout.tree import TreeSampler
 from atgrpo.training.report import tree_text
-from atgrpo.types import Rewards
+from atgrpo.types import Observation, Rewards
 from tests.rollout.helpers import make_rollout, make_turn, play, table
 
 
@@ -25,6 +25,18 @@ def test_a_tree_reads_from_top_to_bottom() -> None:
         "    0: team missing local 0.00 reward missing advantage excluded  ?/0",
         "  > 1: team 3.00 local 0.25 reward 3.25 advantage excluded  1/.25",
     ]
+
+
+def test_all_that_an_agent_saw_is_shown() -> None:
+    messages = [{"role": "system", "content": "Plan."}, {"role": "user", "content": "grid\nof two"}]
+    rollout = replace(make_rollout(make_turn()), observations={("a", 0): Observation("a", messages)})
+    assert tree_text(rollout).splitlines()[3:6] == ["    | system: Plan.", "    | user: grid", "    | of two"]
+
+
+def test_trajectories_say_whose_prompt_is_shown() -> None:
+    seen = {("a", 0): Observation("a", [{"role": "user", "content": "grid"}])}
+    rollout = replace(make_rollout(make_turn(), make_turn(branch=1)), observations=seen)
+    assert "turn 1, a (p), prompt of trajectory 0" in tree_text(rollout)
 
 
 def test_text_that_cannot_be_encoded_is_shown_escaped() -> None:
