@@ -40,7 +40,7 @@ class Console(RolloutCallback):
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Prints the iteration's line; ``kept paths`` is success with selection by reward, above what it is without.
 
-        What the judge could not tell is ``?``.
+        What the judge could not tell is ``?``. Why nothing, or less, could be learned stands behind the line.
         """
         self._close()
         v = self.metrics.values
@@ -50,6 +50,7 @@ class Console(RolloutCallback):
         say(
             f"iteration {trainer.datamodule.finished}/{trainer.max_epochs} | kept paths {kept} | "
             f"reward {rewards} | {int(v['rollout/tokens'])} tokens at {v['rollout/tokens_per_second']:.0f}/s | {phases}"
+            + "".join(f" | {reason}" for reason in _shortcomings(v))
         )
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
@@ -64,6 +65,15 @@ class Console(RolloutCallback):
         if self._bar is not None:
             self._bar.close()
             self._bar = None
+
+
+def _shortcomings(values: Mapping[str, float]) -> list[str]:
+    found = []
+    if overlong := int(values.get("rollout/overlong_prompts", 0)):
+        found.append(f"prompts beyond max_prompt_tokens: {overlong}")
+    if values.get("group/zero_variance") == 1:
+        found.append("nothing learned: in every group all candidates earned the same")
+    return found
 
 
 def _shown(value: float | None) -> str:

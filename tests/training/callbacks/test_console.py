@@ -37,3 +37,12 @@ def test_an_iteration_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_could_not_be_judged_is_a_question_mark(capsys: pytest.CaptureFixture[str]) -> None:
     unjudged = {name: value for name, value in KNOWN.items() if name != "rollout/success"}
     assert "kept paths ? | reward tool 1.50 reasoner ? |" in line(unjudged, capsys)
+
+
+def test_why_nothing_was_learned_stands_behind_the_line(capsys: pytest.CaptureFixture[str]) -> None:
+    said = line(KNOWN | {"rollout/overlong_prompts": 2.0, "group/zero_variance": 1.0}, capsys)
+    assert said.endswith(
+        "train 3.0s | prompts beyond max_prompt_tokens: 2 | "
+        "nothing learned: in every group all candidates earned the same\n"
+    )
+    assert "learned" not in line(KNOWN | {"rollout/overlong_prompts": 0.0, "group/zero_variance": 0.9}, capsys)
