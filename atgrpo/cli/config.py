@@ -152,15 +152,21 @@ def load(recipe: Path, overrides: Sequence[str]) -> DictConfig:
 
 
 def _whole_team(overrides: Sequence[str]) -> tuple[dict[str, str] | None, list[str]]:
-    """``agents={...}`` names the whole team, which Hydra would add to the recipe's; and all other overrides."""
-    whole = [override for override in overrides if override.startswith("agents={")]
-    rest = [override for override in overrides if override not in whole]
-    if not whole:
-        return None, rest
-    if single := [o for o in rest if o.lstrip("~+").startswith("agents.")] or whole[1:]:
-        raise ConfigError(f"agents: got {whole[0]} and {single[0]}, expected the whole team once, or single roles")
-    named: Any = OverridesParser.create().parse_override(whole[0]).value()
-    return dict(named), rest
+    """(the team, all other overrides), where ``agents={...}`` names it whole: Hydra would add it to the recipe's."""
+    if not any(override.startswith("agents={") for override in overrides):
+        return None, list(overrides)
+    own = [override for override in overrides if override.lstrip("~+").startswith(("agents=", "agents."))]
+    team: dict[str, str] = {}
+    for override in OverridesParser.create().parse_overrides(own):
+        role = override.key_or_group.removeprefix("agents").removeprefix(".")
+        value: Any = override.value()
+        if not role:
+            team = dict(value)
+        elif not override.is_delete():
+            team[role] = value
+        elif team.pop(role, None) is None:
+            raise ConfigError(f"agents: got ~agents.{role}, expected one of {', '.join(team)}")
+    return team, [override for override in overrides if override not in own]
 
 
 def _settable(override: str) -> str:

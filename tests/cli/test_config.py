@@ -258,5 +258,9 @@ def test_a_team_that_is_named_whole_takes_the_place_of_the_recipes() -> None:
     assert (dict(whole.agents), whole.seed) == ({"tool": "solver", "planner": "other"}, 3)
     added = load(find_recipe("plan_path"), ["agents.tool=solver"])
     assert list(added.agents) == ["proposer", "critic", "tool"]
-    with pytest.raises(ConfigError, match="expected the whole team once, or single roles"):
+    changed = load(
+        find_recipe("plan_path"), ["agents={tool: solver, critic: solver}", "agents.tool=own", "~agents.critic"]
+    )
+    assert dict(changed.agents) == {"tool": "own"}
+    with pytest.raises(ConfigError, match=r"agents: got ~agents.critic, expected one of tool"):
         load(find_recipe("plan_path"), ["agents={tool: solver}", "~agents.critic"])
