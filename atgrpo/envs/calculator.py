@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, get_args
 
 from atgrpo.envs.answers import last_boxed
 from atgrpo.envs.arithmetic import ArithmeticSyntaxError, evaluate, to_text
-from atgrpo.envs.guards import Guarded
+from atgrpo.envs.guards import Guarded, expect_one
 from atgrpo.envs.short_answers import clipped, exact_match, read_number
 from atgrpo.types import Action, Message, Observation, Sample, StepResult
 
@@ -168,11 +168,7 @@ class Calculator(Guarded[Sample]):
         Raises:
             ValueError: it is missing; every episode would go on until the sampler's turns have run out.
         """
-        if self.roles[-1] not in agents:
-            raise ValueError(
-                f"agents: got {', '.join(agents)}, expected {self.roles[-1]} too, whose answer ends an episode "
-                "(a solver alone is env.checker=false)"
-            )
+        expect_one(agents, self.roles[-1:], "whose answer ends an episode (a solver alone is env.checker=false)")
         return ()
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Collection, Sequence
 from typing import Generic, Protocol, Self, TypeVar
 
 from atgrpo.envs.base import Environment
@@ -80,6 +81,16 @@ class Guarded(Environment, Generic[P]):
         if not isinstance(value, kind) or value.agent != agent:
             raise not_made(agent, value)
         return value
+
+
+def expect_one(agents: Collection[str], wanted: Sequence[str], why: str) -> None:
+    """Refuses a team without any of the roles that it cannot do without, for ``Environment.notes``.
+
+    Raises:
+        ValueError: none of ``wanted`` plays.
+    """
+    if not set(wanted).intersection(agents):
+        raise ValueError(f"agents: got {', '.join(agents)}, expected {' or '.join(wanted)} too, {why}")
 
 
 def not_made(agent: str, value: object) -> ValueError:

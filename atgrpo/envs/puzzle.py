@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from atgrpo.envs.code_judge import may_be_cut
 from atgrpo.envs.grids import Outcome, Puzzle
-from atgrpo.envs.guards import Guarded
+from atgrpo.envs.guards import Guarded, expect_one
 from atgrpo.sandbox.blocks import python_block
 from atgrpo.sandbox.runner import Sandbox, SandboxError
 from atgrpo.types import Action, Message, Observation, Sample, StepResult
@@ -213,11 +213,7 @@ class PuzzleTeam(Guarded[Puzzle[Any]]):
         Raises:
             ValueError: nobody decides, so that no plan would ever be applied.
         """
-        if not set(self._deciders) & set(agents):
-            raise ValueError(
-                f"agents: got {', '.join(agents)}, expected {' or '.join(self._deciders)} too, whose plan is applied "
-                f"(or env.decider={next(iter(agents), 'NAME')})"
-            )
+        expect_one(agents, self._deciders, f"whose plan is applied (or env.decider={next(iter(agents), 'NAME')})")
         return (self._sandbox.describe(),) if "tool" in agents else ()
 
     def _run(self, text: str) -> Reply:

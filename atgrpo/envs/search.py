@@ -9,7 +9,7 @@ from typing import Any
 
 from atgrpo.envs.answers import last_boxed
 from atgrpo.envs.corpus import Passage, load_corpus
-from atgrpo.envs.guards import Guarded
+from atgrpo.envs.guards import Guarded, expect_one
 from atgrpo.envs.short_answers import clipped, exact_match, normalised
 from atgrpo.envs.world import world_corpus
 from atgrpo.types import Action, Message, Observation, Sample, StepResult
@@ -153,8 +153,7 @@ class Search(Guarded[Sample]):
         Raises:
             ValueError: it cannot, so that no episode could succeed.
         """
-        if "searcher" not in agents:
-            raise ValueError(f"agents: got {', '.join(agents)}, expected searcher too, whose answer ends an episode")
+        expect_one(agents, ("searcher",), "whose answer ends an episode")
         return ()
 
     def demonstrate(self, agent: str) -> str | None:

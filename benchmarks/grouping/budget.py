@@ -7,13 +7,12 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import cycle, islice
-from pathlib import Path
 from typing import Any
 
 import lightning as L
 
 from atgrpo.rollout.seeds import stable_seed
-from atgrpo.training.callbacks.checkpoint import IterationCheckpoint
+from atgrpo.training.callbacks.checkpoint import checkpoint_of
 from atgrpo.training.evaluation import Mode, evaluate
 from atgrpo.training.rollout_metrics import sampled_tokens
 from atgrpo.training.say import say
@@ -108,8 +107,4 @@ class TokenBudget(L.Callback):
         say(f"{self.used} of {self.tokens} tokens: held-out success {shown}")
         if trainer.is_global_zero:
             text = "".join(json.dumps(entry) + "\n" for entry in self.curve)
-            (_run_folder(trainer) / CURVE).write_text(text)
-
-
-def _run_folder(trainer: Any) -> Path:
-    return next(c.folder.parent for c in trainer.checkpoint_callbacks if isinstance(c, IterationCheckpoint))
+            (checkpoint_of(trainer).folder.parent / CURVE).write_text(text)

@@ -125,6 +125,18 @@ class IterationCheckpoint(Checkpoint):
                 _remove(old.folder)
 
 
+def checkpoint_of(trainer: Any) -> IterationCheckpoint:
+    """Who writes the run's checkpoints.
+
+    Raises:
+        ValueError: nobody does.
+    """
+    found = [c for c in trainer.checkpoint_callbacks if isinstance(c, IterationCheckpoint)]
+    if len(found) != 1:
+        raise ValueError(f"trainer got {len(found)} IterationCheckpoint callbacks, expected exactly one")
+    return found[0]
+
+
 def _remove(folder: Path) -> None:
     """Out of sight first: a kill in the middle must not leave half a checkpoint under a whole one's name."""
     aside = folder.with_name(f".writing_{folder.name}")

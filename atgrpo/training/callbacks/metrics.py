@@ -48,9 +48,14 @@ class IterationMetrics(L.Callback):
         for policy, stats in pl_module.pop_stats().items():
             values |= {f"policy/{policy}/{name}": value for name, value in stats.items()}
         self.values = finite(values)
-        pl_module.log_dict(self.values, logger=False)  # for other callbacks; Lightning's own steps are not iterations
-        if trainer.logger is not None:
-            trainer.logger.log_metrics(self.values, step=latest.number)
+        log(trainer, pl_module, self.values, step=latest.number)
+
+
+def log(trainer: Any, pl_module: Any, values: Mapping[str, float], step: int) -> None:
+    """For other callbacks, and for the run's logger at ``step``: Lightning's own steps are not iterations."""
+    pl_module.log_dict(values, logger=False)
+    if trainer.logger is not None and values:
+        trainer.logger.log_metrics(values, step=step)
 
 
 def finite(values: Mapping[str, float]) -> dict[str, float]:

@@ -9,8 +9,9 @@ from typing import Any
 import lightning as L
 
 from atgrpo.rollout.samplers import mean
-from atgrpo.training.callbacks.checkpoint import STATE, IterationCheckpoint
+from atgrpo.training.callbacks.checkpoint import STATE, checkpoint_of
 from atgrpo.training.callbacks.heldout import HeldOut
+from atgrpo.training.callbacks.metrics import log
 from atgrpo.training.say import say
 from atgrpo.training.schedule import set_rates
 
@@ -74,9 +75,7 @@ class ReturnToBest(L.Callback):
         if not math.isnan(success):
             self._judge(trainer, iteration, success)
         values = {"return_to_best/count": float(self.count)}
-        pl_module.log_dict(values, logger=False)  # for other callbacks
-        if trainer.logger is not None:
-            trainer.logger.log_metrics(values, step=trainer.datamodule.finished)
+        log(trainer, pl_module, values, step=trainer.datamodule.finished)
 
     def _measured(self, data: Any) -> tuple[int, float]:
         """(iteration after which the weights were so, success); NaN if there is none."""
@@ -103,18 +102,6 @@ class ReturnToBest(L.Callback):
         trainer.datamodule.heldout_success.pop(now, None)  # was that of the weights that are gone
         self.count, self.fallen = self.count + 1, 0
         say(f"{fall}; back to the weights, optimisers and schedules of then, return {self.count} of {self.limit}")
-
-
-def checkpoint_of(trainer: Any) -> IterationCheckpoint:
-    """Who writes the run's checkpoints.
-
-    Raises:
-        ValueError: nobody does.
-    """
-    found = [c for c in trainer.checkpoint_callbacks if isinstance(c, IterationCheckpoint)]
-    if len(found) != 1:
-        raise ValueError(f"return_to_best got {len(found)} IterationCheckpoint callbacks, expected exactly one")
-    return found[0]
 
 
 def restore(trainer: Any, state: Path) -> None:

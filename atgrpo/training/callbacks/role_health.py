@@ -8,6 +8,7 @@ from typing import Any
 import lightning as L
 
 from atgrpo.rollout.collate import Batching, by_share, trainable
+from atgrpo.training.callbacks.metrics import log
 from atgrpo.training.say import say
 from atgrpo.types import Turn
 
@@ -51,9 +52,7 @@ class RoleHealth(L.Callback):
         agents = {agent: policy for agent, policy in self.agents.items() if policy in pl_module.trainable}
         shares = gradient_shares(turns, data.batching, agents)
         values = {f"policy/{p}/{a}/gradient_share": share for p, own in shares.items() for a, share in own.items()}
-        pl_module.log_dict(values, logger=False)  # for other callbacks
-        if trainer.logger is not None and values:
-            trainer.logger.log_metrics(values, step=data.latest.number)
+        log(trainer, pl_module, values, step=data.latest.number)
         for policy, own in shares.items():
             self._watch(policy, own)
 
