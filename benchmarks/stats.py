@@ -101,6 +101,19 @@ def t_interval(values: Any, level: float) -> Estimate:
     return Estimate(mean, mean - half, mean + half)
 
 
+def deviation_ratio(x: Sequence[float], y: Sequence[float], level: float) -> Estimate:
+    """Standard deviation of ``x`` over that of ``y``, with Fisher's interval (normal values, drawn apart).
+
+    Raises:
+        ValueError: fewer than two values on a side.
+    """
+    if min(len(x), len(y)) < 2:
+        raise ValueError(f"deviations got {len(x)} and {len(y)} values, expected two or more of each")
+    ratio = float(np.std(x, ddof=1) / np.std(y, ddof=1))
+    low, high = stats.f.ppf([(1 - level) / 2, (1 + level) / 2], len(x) - 1, len(y) - 1)
+    return Estimate(ratio, ratio / math.sqrt(high), ratio / math.sqrt(low))
+
+
 def _bootstrap(samples: Sequence[Any], statistic: Callable[..., Any]) -> Estimate:
     """Percentile interval; every sample is resampled by itself, always with the same draws."""
     data = [np.asarray(sample, dtype=float) for sample in samples]

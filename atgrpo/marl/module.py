@@ -15,6 +15,7 @@ from atgrpo.functional.losses import ppo_clip_loss
 from atgrpo.functional.values import clipped_value_loss
 from atgrpo.marl.actors import BuildActor
 from atgrpo.marl.critics import Critic, GroupCritic, View
+from atgrpo.marl.memory import keep_freed_memory
 from atgrpo.marl.networks import clip_gradients
 from atgrpo.marl.ppo import PPOSettings
 from atgrpo.marl.types import Experience, Samples, Spec
@@ -89,6 +90,10 @@ class TeamModule(L.LightningModule):
         parts = (e.observations, e.actions, e.logprobs, e.advantages, e.weights, values, targets)
         flat = [None if x is None else x.flatten(1, 2) for x in (*parts, group_values, group_targets)]
         return Samples(*cast(Any, flat))
+
+    def on_fit_start(self) -> None:
+        """Minibatches are of one size, so what one frees the next one needs."""
+        keep_freed_memory()
 
     def transfer_batch_to_device(self, batch: Samples, device: torch.device, dataloader_idx: int) -> Samples:
         """They are there already."""

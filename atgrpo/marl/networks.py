@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float
@@ -39,8 +40,29 @@ class BatchedMLP(nn.Module):
         last = len(self.weights) - 1
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             x = torch.baddbmm(bias, x, weight)
-            x = x if i == last else torch.tanh(x)
+            x = x if i == last else tanh_(x)
         return x
+
+
+def tanh_(x: Tensor) -> Tensor:
+    """``tanh`` in place, within 2e-7 of it: on CPUs torch's sigmoid takes a sixth of the time of its tanh."""
+    return cast(Tensor, _Tanh.apply(x))  # type: ignore[no-untyped-call]
+
+
+class _Tanh(torch.autograd.Function):
+    """tanh(x) = 2 sigmoid(2x) - 1."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        y = x.mul_(2).sigmoid_().mul_(2).sub_(1)
+        ctx.mark_dirty(x)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        (y,) = ctx.saved_tensors
+        return torch.ops.aten.tanh_backward(gradients[0], y)  # type: ignore[no-any-return]
 
 
 class PerAgent(nn.Module):

@@ -71,11 +71,14 @@ class Samples:
 
     def take(self, index: Tensor) -> Samples:
         """Those at ``index`` [S, M], each seed its own."""
-        seed = torch.arange(len(index), device=index.device).unsqueeze(1)
+        # Rows of one long list: several times faster on CPUs than an index of two dimensions.
+        first = torch.arange(len(index), device=index.device).unsqueeze(1) * self.logprobs.shape[1]
+        rows = (first + index).flatten()
         changed: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
-            changed[field.name] = None if value is None else value[seed, index]
+            if value is not None:
+                changed[field.name] = value.flatten(0, 1).index_select(0, rows).view(*index.shape, *value.shape[2:])
         return replace(self, **changed)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from benchmarks.grouping.cells import Method, Task
 from benchmarks.grouping.figures import plot_curves
 from benchmarks.grouping.results import Result, arms_of, by_seed, read, readable, reported_of
+from benchmarks.markdown import markdown
 from benchmarks.stats import Contrast, contrast, iqm, iqm_interval
 
 FEWEST_SEEDS = 5
@@ -102,7 +103,7 @@ def _table(results: Sequence[Result], task: str) -> str:
         )
     head = ["arm", "sampled", "greedy", "at half of it", "mean over the curve", "at the start", "iterations", "seconds"]
     budget = ", ".join(sorted({str(r.tokens) for r in results if r.task == task and "-only_" not in r.arm}))
-    table = _markdown(
+    table = markdown(
         [*head, "groups without variance", "groups of mixed prompts", *map(readable, reported), "seeds"],
         [row for _, row in sorted(rows, key=lambda r: (r[0], r[1][0]))],
     )
@@ -125,7 +126,7 @@ def _across(
             scores = [list(_finals(results, task, arm).values()) for task, arm in arms.items()]
             rows.append([label, iqm_interval(scores)])
     text = "IQM over tasks and seeds; `task` stands for the credit that suits the task."
-    return f"## All tasks together\n\n{text}\n\n{_markdown(['arm', 'sampled'], rows)}" if rows else ""
+    return f"## All tasks together\n\n{text}\n\n{markdown(['arm', 'sampled'], rows)}" if rows else ""
 
 
 def _contrasts(
@@ -150,7 +151,7 @@ def _contrasts(
     if not rows:
         return ""
     head = ["task", "first", "second", "IQM difference", "P(first better)", "mean, all at once", "pairs", "claim"]
-    return f"## Contrasts\n\n{len(asked)} contrasts, sampled success at the budget.\n\n{_markdown(head, rows)}"
+    return f"## Contrasts\n\n{len(asked)} contrasts, sampled success at the budget.\n\n{markdown(head, rows)}"
 
 
 def _pair(results: Sequence[Result], task: Task, first: str, second: str) -> _Pair | None:
@@ -184,7 +185,7 @@ def _played(results: Sequence[Result]) -> str:
         rows.append([task, arm, kind, iqm_interval([trained]), iqm_interval([scores]), len(scores)])
     head = ["task", "arm", "how", "trained as a team", "played so", "seeds"]
     text = "swap: in each other's roles; alone: each role was trained without the others on its share of the budget."
-    return f"## Roles\n\n{text}\n\n{_markdown(head, rows)}" if rows else ""
+    return f"## Roles\n\n{text}\n\n{markdown(head, rows)}" if rows else ""
 
 
 def _cells(results: Sequence[Result]) -> str:
@@ -194,8 +195,3 @@ def _cells(results: Sequence[Result]) -> str:
         score = f"sampled {r.at(r.tokens):.3f}, greedy {r.at(r.tokens, 'greedy'):.3f}"
         blocks.append(f"{r.cell}{kind}: {score}\n\n```\n{r.command}\n```\n")
     return "## Cells\n\nEach with the command that runs it again, from the root of a checkout.\n\n" + "\n".join(blocks)
-
-
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines) + "\n"

@@ -3,26 +3,31 @@
 python -m benchmarks.marl run --to results.jsonl                                    the three algorithms on both tasks
 python -m benchmarks.marl run --to results.jsonl --algorithms relative_clip relative_sigmoid relative_linear_raw
 python -m benchmarks.marl run --to results.jsonl --tasks box_pushing_alone --algorithms mappo     one robot alone
-python -m benchmarks.marl benchmarl --to results.jsonl       needs BenchMARL (pip install 'benchmarl[vmas]')
-python -m benchmarks.marl table results.jsonl
+python -m benchmarks.marl benchmarl --to results.jsonl                 BenchMARL's, in an environment that has it
+python -m benchmarks.marl report results.jsonl                         writes results.md and its figures
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
-from benchmarks.marl.cells import ALGORITHMS, COMPARED, TASKS, append, read, run_cell
-from benchmarks.marl.tables import tables
+from atgrpo.quiet import quiet
+from benchmarks.marl.cells import ALGORITHMS, COMPARED, TASKS, run_cell
+from benchmarks.marl.report import write_report
+from benchmarks.marl.results import Result, append
 
 FRAMES = 1_024_000
+BENCHMARL = "pip install benchmarl==1.5.2 torchrl==0.11.1 tensordict==0.11.0, in an environment of its own"
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    top = argparse.ArgumentParser(prog="python -m benchmarks.marl", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    top = argparse.ArgumentParser(prog="python -m benchmarks.marl", description=__doc__.splitlines()[0])
     commands = top.add_subparsers(dest="command", required=True)
     for name, algorithms in (("run", ALGORITHMS), ("benchmarl", ("mappo", "ippo"))):
         run = commands.add_parser(name)
@@ -30,32 +35,42 @@ def parser() -> argparse.ArgumentParser:
         run.add_argument("--tasks", nargs="+", choices=TASKS, default=["navigation", "box_pushing"])
         chosen = list(COMPARED) if name == "run" else list(algorithms)
         run.add_argument("--algorithms", nargs="+", choices=list(algorithms), default=chosen)
-        run.add_argument("--seeds", type=int, default=5)
+        run.add_argument("--seeds", type=int, default=10)
         run.add_argument("--frames", type=int, default=FRAMES, help="of each seed")
         run.add_argument("--root", type=Path, default=Path("runs/benchmark"), help="where run folders go")
         run.add_argument("--threads", type=int, default=1)
-    table = commands.add_parser("table")
-    table.add_argument("results", type=Path, nargs="+")
-    table.add_argument("--at", type=int, nargs="+", default=[200_000, 500_000, 1_000_000])
+    report = commands.add_parser("report")
+    report.add_argument("results", type=Path)
+    report.add_argument("--at", type=int, nargs="+", default=[200_000, 500_000, 1_000_000])
     return top
 
 
 def main() -> None:
-    """Runs one command."""
-    arguments = parser().parse_args()
-    if arguments.command == "table":
-        print(tables(read(arguments.results), arguments.at))
+    """Runs one command; a mistake is one line."""
+    try:
+        _run(parser().parse_args())
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    if arguments.command == "report":
+        print(write_report(arguments.results, arguments.at))
         return
+    quiet()
     torch.set_num_threads(arguments.threads)
+    cell = run_cell if arguments.command == "run" else _benchmarl()
     for task in arguments.tasks:
         for algorithm in arguments.algorithms:
-            settings = (task, algorithm, arguments.seeds, arguments.frames, arguments.root)
-            if arguments.command == "run":
-                append(run_cell(*settings), arguments.to)
-            else:
-                from benchmarks.marl.benchmarl import run_benchmarl
+            append(cell(task, algorithm, arguments.seeds, arguments.frames, arguments.root), arguments.to)
 
-                append(run_benchmarl(*settings), arguments.to)
+
+def _benchmarl() -> Callable[..., list[Result]]:
+    try:
+        from benchmarks.marl.benchmarl import run_benchmarl
+    except ImportError as error:
+        raise ValueError(f"BenchMARL is not installed ({error}), expected: {BENCHMARL}") from error
+    return run_benchmarl
 
 
 if __name__ == "__main__":

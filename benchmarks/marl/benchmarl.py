@@ -27,7 +27,8 @@ from atgrpo.marl.callbacks.heldout import HELD_OUT
 from atgrpo.marl.evaluation import evaluate
 from atgrpo.marl.simulator import Simulator, Starts
 from atgrpo.marl.tasks import Task
-from benchmarks.marl.cells import TASKS, Result
+from benchmarks.marl.cells import TASKS
+from benchmarks.marl.results import Result
 
 SCORED_EVERY = 10
 """Iterations, as in our own cells."""

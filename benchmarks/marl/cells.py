@@ -1,11 +1,9 @@
-"""What is compared, and one line of results for each seed and each score."""
+"""What is compared, and how a cell is trained."""
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from atgrpo.cli.build import make
 from atgrpo.cli.config import find_recipe, load
 from atgrpo.cli.marl import build_teams
 from atgrpo.cli.runs import RunFolder, new_run
+from benchmarks.marl.results import Result
 
 TASKS: dict[str, tuple[str, tuple[str, ...]]] = {
     "navigation": ("navigation", ()),
@@ -36,20 +35,6 @@ ALGORITHMS: dict[str, tuple[str, ...]] = {
 }
 """Algorithm -> settings. The seed document's own f is ``relative_linear_raw``; w = 1 is ``mappo``."""
 COMPARED = ("dec_ppo", "mappo", "relative")
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One seed's held-out score after some frames."""
-
-    system: str
-    task: str
-    algorithm: str
-    seed: int
-    frames: int
-    metrics: dict[str, float]
-    frames_per_second: float
-    """Of all seeds that were trained together, over the whole run without scores."""
 
 
 def run_cell(task: str, algorithm: str, seeds: int, frames: int, root: Path, more: Sequence[str] = ()) -> list[Result]:
@@ -88,18 +73,3 @@ class _Speed(L.Callback):
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Learning is over; stands before all other callbacks."""
         self.seconds += time.perf_counter() - self._start + sum(trainer.datamodule.latest.seconds.values())
-
-
-def append(results: Sequence[Result], to: Path) -> None:
-    """One JSON line for each."""
-    to.parent.mkdir(parents=True, exist_ok=True)
-    with to.open("a") as file:
-        for result in results:
-            file.write(json.dumps(asdict(result)) + "\n")
-
-
-def read(files: Sequence[Path]) -> Iterator[Result]:
-    """What was written, in order."""
-    for path in files:
-        for line in path.read_text().splitlines():
-            yield Result(**json.loads(line))

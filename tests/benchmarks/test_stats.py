@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from benchmarks.stats import contrast, iqm, iqm_interval, probability_of_improvement, t_interval
+from benchmarks.stats import contrast, deviation_ratio, iqm, iqm_interval, probability_of_improvement, t_interval
 
 
 def test_the_middle_half_by_hand() -> None:
@@ -79,3 +79,12 @@ def test_only_seeds_that_both_have_are_compared() -> None:
     assert found is not None
     assert (found.seeds, found.difference.value) == (2, pytest.approx(0.75))
     assert contrast({0: 1.0}, {0: 0.0}, 1) is None
+
+
+def test_the_ratio_of_deviations_by_hand() -> None:
+    """Deviations 2 and 1; for two and two degrees of freedom F's quantiles at 2.5 and 97.5% are 1/39 and 39."""
+    found = deviation_ratio([0.0, 2.0, 4.0], [5.0, 6.0, 7.0], 0.95)
+    assert found.value == pytest.approx(2)
+    assert (found.low, found.high) == (pytest.approx(2 / 39**0.5), pytest.approx(2 * 39**0.5))
+    with pytest.raises(ValueError, match="two or more"):
+        deviation_ratio([1.0], [1.0, 2.0], 0.95)

@@ -6,9 +6,9 @@ from torch import Tensor, nn
 
 from atgrpo.marl.actors import Actor, CategoricalActor, GaussianActor
 from atgrpo.marl.critics import Critic, Scale
-from atgrpo.marl.networks import BatchedMLP, clip_gradients
+from atgrpo.marl.networks import BatchedMLP, clip_gradients, tanh_
 from atgrpo.marl.seeding import generator
-from atgrpo.marl.types import Spec
+from atgrpo.marl.types import Samples, Spec
 
 SPEC = Spec(agents=3, observation=5, action=4)
 SEEN = torch.randn(2, 6, 3, 5, generator=torch.Generator().manual_seed(0))
@@ -27,6 +27,24 @@ def test_a_batch_of_networks_is_each_of_them():
         torch.testing.assert_close(both(x)[i], alone(x[i : i + 1])[0])
     plain = torch.tanh(x[0] @ both.weights[0][0] + both.biases[0][0]) @ both.weights[1][0] + both.biases[1][0]
     torch.testing.assert_close(both(x)[0], plain)
+
+
+def test_the_quick_tanh_is_tanh_with_its_gradient():
+    x = torch.linspace(-30, 30, 4001, dtype=torch.float64)
+    torch.testing.assert_close(tanh_(x.float()), torch.tanh(x).float(), atol=2e-7, rtol=0)
+    small = torch.tensor([-2.0, 0.0, 0.3], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: tanh_(x * 1), small)
+
+
+def test_minibatches_are_each_seeds_own_samples():
+    rows = torch.arange(12.0).view(2, 3, 2)
+    samples = Samples(rows.unsqueeze(-1), rows, rows, rows, rows, rows, rows, rows[..., 0], None)
+    found = samples.take(torch.tensor([[2, 0], [1, 1]]))
+    expected = torch.tensor([[[4.0, 5.0], [0.0, 1.0]], [[8.0, 9.0], [8.0, 9.0]]])
+    assert torch.equal(found.observations, expected.unsqueeze(-1))
+    assert torch.equal(found.targets, expected)
+    assert torch.equal(found.group_values, expected[..., 0])
+    assert found.group_targets is None
 
 
 def test_weights_start_orthogonal_and_differ_between_seeds_and_streams():
