@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import traceback
 from collections.abc import Sequence
 
 DESCRIPTION = "Train a team of LLM agents by AT-GRPO (arXiv:2510.11062)."
@@ -70,9 +71,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             reader.error("argument --agents: expected at least one role")
     from atgrpo.cli import commands
     from atgrpo.engines.base import AgreedError, EngineError
+    from atgrpo.envs.contract import EnvError
     from atgrpo.policies.packed import PolicyError
     from atgrpo.quiet import LOST_PROCESS, quiet
     from atgrpo.ranks import lost_peer
+    from atgrpo.sandbox.runner import SandboxError
     from atgrpo.training.checkpoints import CheckpointError
     from atgrpo.training.say import is_first
 
@@ -86,6 +89,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         agreed = isinstance(error, AgreedError) or not isinstance(error, EngineError)
         if is_first() or not agreed:
             print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except (EnvError, SandboxError) as error:
+        if isinstance(error.__cause__, Exception) and not isinstance(error.__cause__, EnvError):
+            traceback.print_exception(error.__cause__)  # of code that is not ours: where it broke
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except RuntimeError as error:
         if not lost_peer(error):

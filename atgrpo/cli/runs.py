@@ -61,17 +61,25 @@ class RunFolder(L.Callback):
 
 
 def new_run(config: DictConfig, recipe: Path) -> Path:
-    """Makes the folder of a run that starts and writes its configuration there."""
-    name = config.run.name or datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
-    folder = Path(config.run.root).absolute() / recipe.stem / name
-    try:
-        folder.mkdir(parents=True)
-        (folder / CONFIG).write_text(as_yaml(config))
-    except FileExistsError:
-        raise ConfigError(f"run folder {folder} exists, expected a new run.name (or --resume {folder})") from None
-    except OSError as error:
-        raise ConfigError(f"run folder {folder} cannot be written: {error}") from None
-    return folder
+    """Makes the folder of a run that starts and writes its configuration there.
+
+    Raises:
+        ConfigError: it exists (only where the run has a name of its own), or cannot be written.
+    """
+    now = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+    # Runs that start in the same second are told apart; a name that was asked for is taken or refused.
+    names = [config.run.name] if config.run.name else [now, *(f"{now}_{i}" for i in range(2, 100))]
+    for name in names:
+        folder = Path(config.run.root).absolute() / recipe.stem / name
+        try:
+            folder.mkdir(parents=True)
+            (folder / CONFIG).write_text(as_yaml(config))
+            return folder
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise ConfigError(f"run folder {folder} cannot be written: {error}") from None
+    raise ConfigError(f"run folder {folder} exists, expected a new run.name (or --resume {folder})")
 
 
 def find_checkpoint(where: str, config: DictConfig, recipe: Path) -> SavedIteration:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, Self
 
+from atgrpo.envs.contract import EnvError
 from atgrpo.envs.guards import Guarded
 from atgrpo.envs.own import load_function
 from atgrpo.envs.shown import harmless
@@ -103,7 +104,7 @@ class AECTeam(Guarded[Sample]):
         self._check_open(agent)
         shown = self._describe(self._game, agent)
         if not isinstance(shown, str):
-            raise ValueError(
+            raise EnvError(
                 f"observation of {agent!r} got a {type(shown).__name__}, expected a text: set describe to a function "
                 "that writes one"
             )
@@ -173,7 +174,7 @@ class AECTeam(Guarded[Sample]):
     def _check_open(self, agent: str) -> None:
         super()._check_open(agent)
         if agent != (turn := self._game.agent_selection):
-            raise ValueError(
+            raise EnvError(
                 f"agent {agent!r} was asked, but the game has selected {turn!r}: list agents in the game's order with "
                 "sampler.order=sequence; a game whose agents drop out or change their order cannot be played"
             )

@@ -14,6 +14,7 @@ from typing import ClassVar, Literal, get_args
 
 from atgrpo.envs.answers import last_boxed
 from atgrpo.envs.arithmetic import ArithmeticSyntaxError, evaluate, to_text
+from atgrpo.envs.contract import EnvError
 from atgrpo.envs.guards import Guarded, expect_one
 from atgrpo.envs.short_answers import clipped, exact_match, read_number
 from atgrpo.types import Action, Message, Observation, Sample, StepResult
@@ -117,7 +118,7 @@ class Calculator(Guarded[Sample]):
             ValueError: its answer is no plain number.
         """
         if read_number(sample.answer) is None:
-            raise ValueError(f"sample {sample.id!r} got answer {sample.answer!r}, expected a number")
+            raise EnvError(f"sample {sample.id!r} got answer {sample.answer!r}, expected a number")
         self._current, self._history, self._done = sample, (), False
 
     def observe(self, agent: str) -> Observation:

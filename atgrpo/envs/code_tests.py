@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from atgrpo.envs.contract import EnvError
 from atgrpo.types import Sample
 
 MAX_LINE = 200
@@ -56,12 +57,12 @@ class Problem:
         meta = sample.meta
         function, reference = meta.get("function"), meta.get("reference")
         if function is not None and not (isinstance(function, str) and function.isidentifier()):
-            raise ValueError(f"sample {sample.id!r} got function {function!r}, expected the name of a function")
+            raise EnvError(f"sample {sample.id!r} got function {function!r}, expected the name of a function")
         if reference is not None and not isinstance(reference, str):
-            raise ValueError(f"sample {sample.id!r} got reference {type(reference).__name__}, expected a text")
+            raise EnvError(f"sample {sample.id!r} got reference {type(reference).__name__}, expected a text")
         hidden = _cases(sample.id, meta, "tests", function)
         if not hidden:
-            raise ValueError(f"sample {sample.id!r} got no tests, expected at least one in its meta")
+            raise EnvError(f"sample {sample.id!r} got no tests, expected at least one in its meta")
         return cls(function, hidden, _cases(sample.id, meta, "examples", function), reference)
 
 
@@ -70,11 +71,11 @@ def _cases(name: str, meta: Mapping[str, Any], field: str, function: str | None)
     cases = []
     for pair in meta.get(field) or ():
         if len(pair) != 2 or not isinstance(pair[0], str if function is None else list | tuple):
-            raise ValueError(f"sample {name!r} got {pair!r} in {field}, expected {form}")
+            raise EnvError(f"sample {name!r} got {pair!r} in {field}, expected {form}")
         given, expected = pair
         cases.append(Case(given, str(expected)) if function is None else Case(_json(given), _json(expected)))
         if (length := len(cases[-1].expected)) > MAX_EXPECTED:
-            raise ValueError(f"sample {name!r} got {length} characters to expect, expected at most {MAX_EXPECTED}")
+            raise EnvError(f"sample {name!r} got {length} characters to expect, expected at most {MAX_EXPECTED}")
     return tuple(cases)
 
 

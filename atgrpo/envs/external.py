@@ -6,11 +6,11 @@ import copy
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Real
 from types import MappingProxyType
 from typing import Any, NoReturn, Self
 
 from atgrpo.envs.base import Environment
+from atgrpo.envs.contract import EnvError, is_finite
 from atgrpo.types import Action, Observation, Sample, StepResult
 
 
@@ -90,28 +90,21 @@ def as_result(value: Any) -> Result:
     """What a play returned, checked.
 
     Raises:
-        ValueError: neither a finite number nor a Result of such numbers, with a mapping of ids as ``local`` and
+        EnvError: neither a finite number nor a Result of such numbers, with a mapping of ids as ``local`` and
             ``success`` within 0..1.
     """
     result = value if isinstance(value, Result) else Result(team=value)
     local: Any = result.local
     if not isinstance(local, Mapping) or not all(isinstance(key, str) for key in local):
-        raise ValueError(f"play returned Result.local={local!r:.200}, expected a mapping of ids of chat completions")
+        raise EnvError(f"play returned Result.local={local!r:.200}, expected a mapping of ids of chat completions")
     numbers: list[Any] = [result.team, result.success, *local.values()]
-    if value is None or not all(n is None or _is_finite(n) for n in numbers):
-        raise ValueError(f"play returned {value!r:.200}, expected a finite number, or a Result of such and of None")
+    if value is None or not all(n is None or is_finite(n) for n in numbers):
+        raise EnvError(f"play returned {value!r:.200}, expected a finite number, or a Result of such and of None")
     if result.success is not None and not 0 <= result.success <= 1:
-        raise ValueError(f"play returned Result.success={result.success!r:.80}, expected 0 to 1, or None")
+        raise EnvError(f"play returned Result.success={result.success!r:.80}, expected 0 to 1, or None")
     return Result(
         team=_plain(result.team), local={key: _plain(n) for key, n in local.items()}, success=_plain(result.success)
     )
-
-
-def _is_finite(number: Any) -> bool:
-    try:
-        return isinstance(number, Real) and math.isfinite(number)
-    except OverflowError:  # an integer of hundreds of digits
-        return False
 
 
 def _plain(number: float | None) -> float | None:

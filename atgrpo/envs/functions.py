@@ -15,6 +15,7 @@ from typing import Any
 from typeguard import CollectionCheckStrategy, TypeCheckError, check_type
 
 from atgrpo.envs.answers import JudgeError, equal, final_answer, is_scorable
+from atgrpo.envs.contract import EnvError
 from atgrpo.envs.guards import Guarded, not_made
 from atgrpo.envs.own import Spoken, dialogue, load_function
 from atgrpo.envs.reward_functions import RewardFunctions
@@ -108,7 +109,7 @@ class FunctionTools(Guarded[Sample]):
         if self._judge is not None:
             self._judge.check(sample)
         elif not is_scorable(sample.answer):
-            raise ValueError(
+            raise EnvError(
                 f"sample {sample.id!r} got answer {sample.answer!r}, expected a number or an expression (or set judge)"
             )
         self._current, self._spoken, self._level, self._success, self._done = sample, (), 0.0, 0.0, False

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from atgrpo.envs.answers import JudgeError, equal, final_answer, is_scorable
 from atgrpo.envs.arithmetic import ArithmeticSyntaxError, evaluate, milestones, to_text
+from atgrpo.envs.contract import EnvError
 from atgrpo.envs.guards import Guarded
 from atgrpo.envs.shown import head
 from atgrpo.types import Action, Message, Observation, Sample, StepResult
@@ -125,7 +126,7 @@ class MathTeam(Guarded[Sample]):
             ValueError: its answer cannot be judged.
         """
         if not is_scorable(sample.answer):
-            raise ValueError(f"sample {sample.id!r} got answer {sample.answer!r}, expected a number or an expression")
+            raise EnvError(f"sample {sample.id!r} got answer {sample.answer!r}, expected a number or an expression")
         self._current, self._history, self._done, self._success = sample, (), False, 0.0
         self._milestones, self._covered = self._parts(sample), 0.0
 

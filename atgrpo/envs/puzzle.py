@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from atgrpo.envs.code_judge import may_be_cut
+from atgrpo.envs.contract import EnvError
 from atgrpo.envs.grids import Outcome, Puzzle
 from atgrpo.envs.guards import Guarded, expect_one
 from atgrpo.sandbox.blocks import python_block
@@ -139,7 +140,7 @@ class PuzzleTeam(Guarded[Puzzle[Any]]):
         try:
             self._current = self.load(sample.prompt)
         except ValueError as error:
-            raise ValueError(f"sample {sample.id!r}: {error}") from None
+            raise EnvError(f"sample {sample.id!r}: {error}") from None
         self._state, self._proposed, self._notes, self._unjudged = self._current.start, {}, {}, False
 
     def observe(self, agent: str) -> Observation:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from atgrpo.envs.answers import last_boxed
+from atgrpo.envs.contract import EnvError
 from atgrpo.envs.guards import Guarded
 from atgrpo.envs.own import Spoken, dialogue, warn_once
 from atgrpo.envs.shown import excerpt
@@ -87,7 +88,7 @@ class ReasoningGymTeam(Guarded[Sample]):
             ValueError: it is not of ``data.reasoning_gym``.
         """
         if "reasoning_gym" not in sample.meta:
-            raise ValueError(f"sample {sample.id!r} is of no reasoning-gym task, expected data=reasoning_gym")
+            raise EnvError(f"sample {sample.id!r} is of no reasoning-gym task, expected data=reasoning_gym")
         self._current, self._score = sample, scorer(sample)
         self._spoken, self._proposed, self._done, self._success = (), None, False, 0.0
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from atgrpo.envs.contract import EnvError
 from atgrpo.envs.guards import Guarded
 from atgrpo.envs.own import Spoken, dialogue, load_function, warn_once
 from atgrpo.envs.shown import excerpt
@@ -66,12 +67,12 @@ class RewardFunctions:
         """Refuses a sample that lacks a column some function needs.
 
         Raises:
-            ValueError: it does.
+            EnvError: it does.
         """
         columns = {*sample.meta, "answer"}
         for path, wanted in self._wants.items():
             if lacking := sorted(wanted.needed - columns):
-                raise ValueError(
+                raise EnvError(
                     f"reward {path} needs the column {lacking[0]!r}, sample {sample.id!r} has {sorted(columns)}"
                 )
 
@@ -125,7 +126,7 @@ def _single(path: str, returned: Any) -> float | None:
         (reward,) = returned
         value = None if reward is None else float(reward)
     except (TypeError, ValueError):
-        raise ValueError(f"reward {path} returned {returned!r}, expected a list of one number or None") from None
+        raise EnvError(f"reward {path} returned {returned!r}, expected a list of one number or None") from None
     return value if value is None or math.isfinite(value) else None
 
 

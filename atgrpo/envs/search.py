@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from atgrpo.envs.answers import last_boxed
+from atgrpo.envs.contract import EnvError
 from atgrpo.envs.corpus import Passage, load_corpus
 from atgrpo.envs.guards import Guarded, expect_one
 from atgrpo.envs.short_answers import clipped, exact_match, normalised
@@ -86,10 +87,10 @@ class Search(Guarded[Sample]):
             ValueError: its answer has no words, or a supporting title is not in the corpus.
         """
         if not normalised(sample.answer):
-            raise ValueError(f"sample {sample.id!r} got answer {sample.answer!r}, expected a word or a number")
+            raise EnvError(f"sample {sample.id!r} got answer {sample.answer!r}, expected a word or a number")
         supporting = _titles(sample.meta.get("supporting", ()))
         if strangers := [title for title in supporting if title not in self._corpus.titles]:
-            raise ValueError(f"sample {sample.id!r} got supporting {strangers[0]!r}, expected a title of the corpus")
+            raise EnvError(f"sample {sample.id!r} got supporting {strangers[0]!r}, expected a title of the corpus")
         self._current, self._supporting = sample, supporting
         self._history, self._read, self._found, self._success = (), (), frozenset(), 0.0
 

@@ -15,6 +15,7 @@ from functools import cache
 from threading import Lock, Thread
 from typing import Any
 
+from atgrpo.envs.contract import EnvError
 from atgrpo.envs.external import Client, External, Result, as_result
 from atgrpo.rollout.endpoint_calls import Calls
 from atgrpo.rollout.endpoint_chat import Chat, RefusedError, answer, chunks, models, read_chat
@@ -31,7 +32,7 @@ PLAIN: tuple[Message, ...] = ({"role": "user", "content": "?"},)
 """A chat that every template takes."""
 
 
-class PlayError(RuntimeError):
+class PlayError(EnvError):
     """The function that plays raised an error, or returned what is no result."""
 
 
@@ -153,7 +154,7 @@ class Play:
         with self._lock:
             ids = [_id(*call) for call in self._answered]
         if strangers := sorted(set(result.local) - set(ids)):
-            raise ValueError(
+            raise EnvError(
                 f"Result.local got {strangers[0]!r:.80}, expected ids of this play's calls: {', '.join(ids)}"
             )
         return result

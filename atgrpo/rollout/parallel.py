@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from atgrpo.envs.contract import success_of
 from atgrpo.rollout.credit import ParallelCredit, trajectory_credits
 from atgrpo.rollout.samplers import Growing, SamplerSettings, make_turn, mean, padded_success
 from atgrpo.rollout.walk import Episode, Path, Walk, together, uncredited
@@ -58,7 +59,7 @@ class ParallelSampler(SamplerSettings):
             sample=episode.sample,
             tree=episode.tree,
             turns=turns,
-            outcome=mean(path.env.success for path in paths),
+            outcome=mean(success_of(path.env) for path in paths),
             success_by_turn=tuple(map(mean, by_turn)),
             observations={(node.agent, node.turn): node.observation for node in paths[0].nodes},
             overlong=any(path.overlong for path in paths),

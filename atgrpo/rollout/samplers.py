@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from atgrpo.envs.contract import success_of
 from atgrpo.rollout.endpoint_calls import Calls
 from atgrpo.rollout.walk import Candidate, Episode, Node, Path, Stage
 from atgrpo.types import Completion, Request, Rewards, Rollout, Sampling, Turn, TurnKey
@@ -96,7 +97,7 @@ def make_turn(
 def padded_success(path: Path, turns: int) -> list[float]:
     """Success had the team stopped after each of ``turns`` turns; a path that ended early keeps its last value."""
     seen = path.success_by_turn
-    return seen + [path.env.success] * (turns - len(seen))
+    return seen + [success_of(path.env)] * (turns - len(seen))
 
 
 def mean(values: Iterable[float | None]) -> float:

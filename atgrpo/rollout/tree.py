@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from atgrpo.envs.contract import success_of
 from atgrpo.rollout.credit import TreeCredit, backed_up_credits, mean_known, mix, step_credit
 from atgrpo.rollout.samplers import SamplerSettings, make_turn, padded_success, per_agent
 from atgrpo.rollout.seeds import stream
@@ -127,7 +128,7 @@ class TreeSampler(SamplerSettings):
             sample=episode.sample,
             tree=episode.tree,
             turns=tuple(turns),
-            outcome=path.env.success,
+            outcome=success_of(path.env),
             success_by_turn=tuple(padded_success(path, self.turns)),
             observations={(node.agent, node.turn): node.observation for node in path.nodes},
             overlong=path.overlong,

@@ -6,12 +6,12 @@ is applied to a fork and credited, one is chosen, and its state is where the wal
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from atgrpo.envs.base import Environment
+from atgrpo.envs.contract import returned, rewarded, success_of
 from atgrpo.rollout.seeds import stable_seed
 from atgrpo.types import Action, Completion, Message, Observation, Request, Sample, Sampling, StepResult
 
@@ -129,12 +129,12 @@ class Walk:
             path.nodes += nodes
             path.env, path.team_reward = _merge(path.env, nodes)
             if stage.closes_turn or path.env.done:
-                path.success_by_turn.append(path.env.success)
+                path.success_by_turn.append(success_of(path.env))
         return path
 
     def _ask(self, env: Environment, agent: str, turn: int) -> tuple[Observation, Request]:
         ep = self.episode
-        observation = env.observe(agent)
+        observation = returned(env, "observe", env.observe(agent), Observation)
         policy = ep.agents[agent]
         seed = stable_seed(ep.seed, ep.tree, *self.label, agent, turn)
         ids = ep.render(policy, observation.messages)
@@ -153,13 +153,8 @@ class Walk:
         candidates = []
         for i, completion in enumerate(completions):
             fork = env.fork()
-            action = fork.parse(agent, completion.text)
-            result = fork.step(agent, action)
-            if any(r is not None and not math.isfinite(r) for r in (result.team_reward, result.local_reward)):
-                name = type(env).__name__
-                raise ValueError(
-                    f"{name}.step got rewards {result}, expected finite numbers, or None for a missing one"
-                )
+            action = returned(env, "parse", fork.parse(agent, completion.text), Action)
+            result = rewarded(env, fork.step(agent, action))
             candidates.append(Candidate(self.branch + i, completion, action, result, fork))
         credits = yield from self.judge(index, candidates)
         chosen = self.choose(stage.turn, agent, credits)

@@ -142,4 +142,5 @@ def _speed(runs: Mapping[Arm, Sequence[Run]]) -> str:
 def _twin(other: Arm, arm: Arm) -> bool:
     """The same task and algorithm in the other system."""
     twins = {"mappo": "mappo", "dec_ppo": "ippo"}
-    return (other.system, other.task) == ("benchmarl", arm.task) and other.algorithm == twins.get(arm.algorithm)
+    same = (arm.system, other.system, other.task) == ("atgrpo", "benchmarl", arm.task)
+    return same and other.algorithm == twins.get(arm.algorithm)

@@ -84,3 +84,63 @@ def test_the_shown_environment_is_learnt_by_a_tiny_random_model(
         float(found) for found in re.findall(r"(?:before|after) training: .*?: ([\d.]+)%", capsys.readouterr().out)
     )
     assert before < 25 and after >= 40
+
+
+BROKEN = """
+import relay
+from relay import Relay
+from atgrpo.types import StepResult
+
+class Pair(Relay):
+    def step(self, agent, action):
+        return (1.0, 0.0, True)
+
+class Sure(Relay):
+    success = 2.0
+
+def count(completions, **columns):
+    return len(completions)
+
+def play(client, sample):
+    raise KeyError("mine")
+"""
+RECIPE = """
+defaults: [config, {{override env: {env}}}, {{override data: seeds}}, {sampler}, _self_]
+agents: {{first: solver, second: solver}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings", "message", "traceback"),
+    [
+        ("relay.yaml", ["env._target_=broken.Pair"], "Pair.step returned (1.0, 0.0, True), expected an object", False),
+        ("relay.yaml", ["env._target_=broken.Sure"], "Sure.success got 2.0, expected 0 to 1, or NaN where", False),
+        ("rewards.yaml", ["env.rewards=[broken.count]"], "reward broken.count returned 1, expected a list", False),
+        ("play.yaml", ["env.play._target_=broken.play"], "play failed on sample 'train-", True),
+    ],
+    ids=["step", "success", "reward", "play"],
+)
+def test_what_an_own_part_does_wrong_is_one_line(
+    recipe: str,
+    settings: list[str],
+    message: str,
+    traceback: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With where it broke before it, if it is the user's own code that raised an error."""
+    (tmp_path / "broken.py").write_text(BROKEN)
+    rewards = RECIPE.format(env="reward_functions", sampler="{override sampler: tree}")
+    (tmp_path / "rewards.yaml").write_text(rewards + "env: {roles: [first, second]}\n")
+    play = RECIPE.format(env="external", sampler="{override sampler: endpoint}")
+    (tmp_path / "play.yaml").write_text(play + "env: {roles: [first, second]}\n")
+    (tmp_path / "relay.yaml").write_text((OWN / "environment" / "relay.yaml").read_text())
+    monkeypatch.chdir(tmp_path)
+    for place in (OWN / "environment", tmp_path):
+        monkeypatch.syspath_prepend(place)
+    small = [s for s in SMALL if recipe != "play.yaml" or not s.startswith("sampler.branches")]
+    assert main(["fit", "--config", recipe, f"run.root={tmp_path}", *small, *settings]) == 2
+    said = capsys.readouterr().err
+    assert f"error: {message}" in said.splitlines()[-1]
+    assert ("Traceback" in said and "KeyError: 'mine'" in said) == traceback

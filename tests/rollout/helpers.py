@@ -29,7 +29,7 @@ Script = Callable[[Request, int], str]
 
 
 class Tally(Environment):
-    """Agents append numbers to one list; the team's level is their sum, and the goal ends the episode.
+    """Agents append numbers to one list; the team's level is their sum, success a tenth of it, and the goal ends it.
 
     The response "2/.5" appends 2 and earns .5 for its agent; "?" stands for a reward that could not be judged.
     """
@@ -51,15 +51,19 @@ class Tally(Environment):
     def step(self, agent: str, action: Action) -> StepResult:
         gain, local = action.value
         self.log.append((agent, gain or 0.0))
-        return StepResult(None if gain is None else self.success, local, self.done)
+        return StepResult(None if gain is None else self.level, local, self.done)
+
+    @property
+    def level(self) -> float:
+        return sum(gain for _, gain in self.log)
 
     @property
     def done(self) -> bool:
-        return self.success >= self.goal
+        return self.level >= self.goal
 
     @property
     def success(self) -> float:
-        return sum(gain for _, gain in self.log)
+        return min(max(self.level / 10, 0.0), 1.0)
 
 
 class Fragile(Tally):

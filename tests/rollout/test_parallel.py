@@ -41,8 +41,8 @@ def test_trajectories_are_independent_and_nothing_is_selected_by_reward() -> Non
 
 def test_outcome_and_success_are_means_over_trajectories() -> None:
     rollout = play(ParallelSampler(turns=2, trajectories=2), two_paths(), agents=SINGLE, goal=5).rollout
-    assert rollout.outcome == (2 + 5) / 2
-    assert rollout.success_by_turn == ((1 + 5) / 2, (2 + 5) / 2)
+    assert rollout.outcome == pytest.approx((0.2 + 0.5) / 2)
+    assert rollout.success_by_turn == pytest.approx(((0.1 + 0.5) / 2, (0.2 + 0.5) / 2))
 
 
 def test_outcome_and_success_are_over_the_trajectories_that_could_be_judged() -> None:
@@ -51,7 +51,7 @@ def test_outcome_and_success_are_over_the_trajectories_that_could_be_judged() ->
         return play(sampler, in_turn({"a:": texts}), agents=SINGLE, task=Fragile).rollout
 
     one = rollout("1/0", "?/0", "0/0")
-    assert (one.outcome, one.success_by_turn) == (0.5, (0.5,))
+    assert (one.outcome, one.success_by_turn) == (0.05, (0.05,))
     none = rollout("?/0", "?/0", "?/0")
     assert math.isnan(none.outcome) and math.isnan(none.success_by_turn[0])
 

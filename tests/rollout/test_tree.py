@@ -49,8 +49,8 @@ def test_the_best_is_kept_and_the_next_turn_starts_from_it() -> None:
     )
     played = play(TreeSampler(turns=2, branches=2), script)
     assert [turn.selected for turn in played.rollout.turns] == [False, True, True, False, False, True, True, False]
-    assert played.rollout.outcome == 8.0
-    assert played.rollout.success_by_turn == (7.0, 8.0)
+    assert played.rollout.outcome == 0.8
+    assert played.rollout.success_by_turn == (0.7, 0.8)
     assert played.rollout.observations["b", 1].messages[-1]["content"] == "b:a2,b5,a0"
 
 
@@ -91,7 +91,7 @@ def test_a_selected_state_that_is_done_ends_the_tree_before_the_next_agent() -> 
     played = play(TreeSampler(turns=3, branches=2), table({"a:": ["1/0", "2/0"]}), goal=2)
     assert played.prompts == [["a:"]]
     assert [turn.done for turn in played.rollout.turns] == [False, True]
-    assert played.rollout.success_by_turn == (2.0, 2.0, 2.0)
+    assert played.rollout.success_by_turn == (0.2, 0.2, 0.2)
 
 
 def test_a_done_state_that_is_not_selected_ends_nothing() -> None:
@@ -122,8 +122,8 @@ def test_agents_in_parallel_see_the_turns_start_and_are_merged_afterwards() -> N
     played = play(TreeSampler(turns=2, branches=2, order="parallel"), script)
     assert played.prompts == [["a:", "b:"], ["a:a2,b4", "b:a2,b4"]]
     assert played.credits["b", 0] == [4.0, 3.0]
-    assert played.rollout.outcome == 7.0
-    assert played.rollout.success_by_turn == (6.0, 7.0)
+    assert played.rollout.outcome == 0.7
+    assert played.rollout.success_by_turn == (0.6, 0.7)
     assert played.root.log == []
 
 
@@ -132,7 +132,7 @@ def test_an_overlong_prompt_ends_the_tree_uncut_and_is_counted() -> None:
     played = play(TreeSampler(turns=2, branches=2), script, max_prompt_tokens=4)
     assert played.prompts == [["a:"], ["b:a2"]]  # the next one, "a:a2,b1", has 7
     assert played.rollout.overlong
-    assert played.rollout.success_by_turn == (3.0, 3.0)
+    assert played.rollout.success_by_turn == (0.3, 0.3)
     assert not play(TreeSampler(turns=1, branches=2), script, max_prompt_tokens=4).rollout.overlong
 
 
