@@ -241,7 +241,9 @@ def _one_line(error: BaseException) -> str:
     text = lines[0] if lines else type(error).__name__
     override = str(getattr(error, "override", None) or "")
     parts = [override, key, text, cause if cause != text else ""]
-    return ": ".join(part for part in parts if part)
+    options = getattr(error, "options", None)  # the names in a group of which another was asked for
+    known = f", expected one of {', '.join(sorted(options))}" if options else ""
+    return ": ".join(part for part in parts if part) + known
 
 
 def as_yaml(config: DictConfig) -> str:

@@ -10,7 +10,7 @@ from atgrpo.rollout.credit import ParallelCredit
 from atgrpo.rollout.endpoint_calls import Calls
 from atgrpo.rollout.endpoint_play import Crew, Play
 from atgrpo.rollout.parallel import ParallelSampler
-from atgrpo.rollout.samplers import Growing
+from atgrpo.rollout.samplers import Growing, at_least_one
 from atgrpo.rollout.walk import Episode
 
 
@@ -35,8 +35,7 @@ class EndpointSampler(ParallelSampler):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.plays < 1:
-            raise ValueError(f"the endpoint sampler got plays={self.plays}, expected at least 1")
+        at_least_one(plays=self.plays)
         if self.order != "sequence":
             raise ValueError(f"the endpoint sampler got order={self.order!r}, expected none: env.play says who acts")
 

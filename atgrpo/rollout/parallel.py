@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from atgrpo.envs.contract import success_of
 from atgrpo.rollout.credit import ParallelCredit, trajectory_credits
-from atgrpo.rollout.samplers import Growing, SamplerSettings, make_turn, mean, padded_success
+from atgrpo.rollout.samplers import Growing, SamplerSettings, at_least_one, make_turn, mean, padded_success
 from atgrpo.rollout.walk import Episode, Path, Walk, together, uncredited
 from atgrpo.types import Rollout
 
@@ -26,13 +26,12 @@ class ParallelSampler(SamplerSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        at_least_one(trajectories=self.trajectories)
         if self.credit not in ("step", "return_to_go", "outcome"):
             raise ValueError(
                 f"the parallel sampler got credit={self.credit!r}, expected 'step', 'return_to_go' or 'outcome' "
                 "('continuation' and 'backup' need sampler=tree)"
             )
-        if self.trajectories < 1:
-            raise ValueError(f"the parallel sampler got trajectories={self.trajectories}, expected at least 1")
 
     def responses(self, agent: str) -> int:
         """N."""

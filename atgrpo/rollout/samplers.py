@@ -42,8 +42,7 @@ class SamplerSettings:
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.turns < 1:
-            raise ValueError(f"sampler got turns={self.turns}, expected at least 1")
+        at_least_one(turns=self.turns, max_tokens=self.max_tokens)
         if self.order not in ("sequence", "parallel"):
             raise ValueError(f"sampler got order={self.order!r}, expected 'sequence' or 'parallel'")
 
@@ -64,6 +63,14 @@ class SamplerSettings:
         if self.order == "parallel":
             return [Stage(turn, tuple(agents), True) for turn in range(self.turns)]
         return [Stage(turn, (a,), a == agents[-1]) for turn in range(self.turns) for a in agents]
+
+
+def at_least_one(**settings: int | Mapping[str, int]) -> None:
+    """Refuses a setting of a sampler, one number or one per agent, that is less than 1."""
+    for name, value in settings.items():
+        for number in value.values() if isinstance(value, Mapping) else (value,):
+            if number < 1:
+                raise ValueError(f"sampler got {name}={value}, expected at least 1")
 
 
 def per_agent(value: int | Mapping[str, int], agent: str, name: str) -> int:

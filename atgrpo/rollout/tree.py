@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from atgrpo.envs.contract import success_of
 from atgrpo.rollout.credit import TreeCredit, backed_up_credits, mean_known, mix, step_credit
-from atgrpo.rollout.samplers import SamplerSettings, make_turn, padded_success, per_agent
+from atgrpo.rollout.samplers import SamplerSettings, at_least_one, make_turn, padded_success, per_agent
 from atgrpo.rollout.seeds import stream
 from atgrpo.rollout.selection import Greedy, Selection
 from atgrpo.rollout.walk import Candidate, Episode, Growth, Path, Stage, Walk, together, uncredited
@@ -34,6 +34,7 @@ class TreeSampler(SamplerSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        at_least_one(branches=self.branches)
         if self.credit not in ("step", "continuation", "backup"):
             raise ValueError(
                 f"the tree sampler got credit={self.credit!r}, expected 'step', 'continuation' or 'backup' "
