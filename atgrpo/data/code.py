@@ -16,6 +16,7 @@ from atgrpo.data.base import Split, TaskData, check_size, check_split
 from atgrpo.data.code_formats import Row, UnusableRowError, apps, code_contests, live_code_bench
 from atgrpo.data.small_programs import sample_of
 from atgrpo.envs.code_tests import MAX_EXPECTED
+from atgrpo.extras import optional
 from atgrpo.types import Sample
 
 logger = logging.getLogger(__name__)
@@ -201,7 +202,7 @@ def _rows(pattern: str) -> Iterator[Row]:
     if kind not in ("jsonl", "parquet"):
         raise ValueError(f"files got {pattern}, expected a name that ends in .jsonl or .parquet")
     if kind == "parquet":
-        import datasets
+        datasets = optional("datasets")
 
         yield from datasets.load_dataset("parquet", data_files=pattern, split="train", streaming=True)
         return

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from atgrpo.data.base import Split, TaskData, check_split, scorable_gold
+from atgrpo.extras import optional
 from atgrpo.types import Sample
 
 logger = logging.getLogger(__name__)
@@ -203,7 +204,7 @@ class HubDataset(_Rows):
         self._names = {"train": train, "heldout": heldout}
 
     def _rows(self, name: Split) -> Iterator[Row]:
-        import datasets
+        datasets = optional("datasets")
 
         split = self._names[name]
         if any((Path(self._path) / marker).is_file() for marker in ("dataset_dict.json", "state.json")):

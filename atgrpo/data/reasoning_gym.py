@@ -9,6 +9,7 @@ from typing import Any
 
 from atgrpo.data.base import DrawnData, Split, scorable_gold
 from atgrpo.envs.reasoning_gym import judged, scorer
+from atgrpo.extras import optional
 from atgrpo.types import Sample
 
 logger = logging.getLogger(__name__)
@@ -86,10 +87,8 @@ class ReasoningGym(DrawnData):
         return "" if answer is None else str(answer)
 
     def _dataset(self, name: Split, size: int) -> Any:
-        import reasoning_gym
-        from reasoning_gym.factory import DATASETS
-
-        if self._task not in DATASETS:
+        reasoning_gym = optional("reasoning_gym")
+        if self._task not in reasoning_gym.factory.DATASETS:
             raise ValueError(f"task got {self._task!r}, expected the name of a reasoning-gym task")
         # Entry i of a task is drawn from seed + i, so neighbouring seeds would share almost all entries.
         seed = random.Random(f"{self._seed}-{name}").randrange(2**31)

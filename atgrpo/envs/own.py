@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from atgrpo.extras import advice
 from atgrpo.types import Message
 
 logger = logging.getLogger(__name__)
@@ -41,7 +42,9 @@ def load_function(path: str, setting: str) -> Callable[..., Any]:
             else:
                 found = getattr(found, name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"{setting} got {path!r}, expected the dotted path of a function ({error})") from error
+        raise ValueError(
+            f"{setting} got {path!r}, expected the dotted path of a function ({error}){advice(error)}"
+        ) from error
     if not callable(found) or inspect.ismodule(found):
         raise ValueError(f"{setting} got {path!r}, expected a function, not a {type(found).__name__}")
     if inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(getattr(found, "__call__", None)):  # noqa: B004

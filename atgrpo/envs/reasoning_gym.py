@@ -16,6 +16,7 @@ from atgrpo.envs.contract import EnvError
 from atgrpo.envs.guards import Guarded
 from atgrpo.envs.own import Spoken, dialogue, warn_once
 from atgrpo.envs.shown import excerpt
+from atgrpo.extras import optional
 from atgrpo.types import Action, Observation, Sample, StepResult
 
 LONGEST = 2000
@@ -155,9 +156,7 @@ def scorer(sample: Sample) -> Scorer:
 
 @functools.lru_cache(maxsize=16)
 def _scorer(task: str, settings: str) -> Scorer:
-    import reasoning_gym
-
-    score: Scorer = reasoning_gym.create_dataset(task, size=1, seed=0, **json.loads(settings)).score_answer
+    score: Scorer = optional("reasoning_gym").create_dataset(task, size=1, seed=0, **json.loads(settings)).score_answer
     return score
 
 

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from atgrpo.extras import optional
 from atgrpo.marl.tasks import Earned, Measures, Task
 from atgrpo.marl.types import Spec
 
@@ -26,11 +27,8 @@ def make_simulator(task: Task, envs: int, *, continuous: bool, device: str | tor
     Raises:
         ValueError: VMAS is not installed.
     """
-    try:
-        with contextlib.redirect_stderr(io.StringIO()):  # gym, which VMAS imports, says there that it is old
-            import vmas
-    except ImportError as error:
-        raise ValueError("task: VMAS is not installed, expected: pip install 'atgrpo[marl]'") from error
+    with contextlib.redirect_stderr(io.StringIO()):  # gym, which VMAS imports, says there that it is old
+        vmas = optional("vmas")
     made = vmas.make_env(
         task.scenario,
         num_envs=envs,
