@@ -23,6 +23,7 @@ SMALL = [
     "checkpoint.every=1",
     "run.name=one",
 ]
+RELATIVE = "algorithm=relative"
 TAGS = {
     "rollout/return",
     "rollout/return/seed_1",
@@ -56,12 +57,12 @@ TAGS = {
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("runs")
-    assert main(["fit", "--config", "navigation", f"run.root={root}", *SMALL]) == 0
+    assert main(["fit", "--config", "navigation", f"run.root={root}", *SMALL, RELATIVE]) == 0
     return root / "navigation" / "one"
 
 
 def options(run: Path, *changed: str) -> list[str]:
-    return ["--config", "navigation", f"run.root={run.parent.parent}", *SMALL, *changed]
+    return ["--config", "navigation", f"run.root={run.parent.parent}", *SMALL, RELATIVE, *changed]
 
 
 def test_tensorboard_shows_what_the_field_expects_against_frames(run: Path) -> None:

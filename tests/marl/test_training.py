@@ -99,7 +99,9 @@ def test_weights_of_one_are_mappo_to_the_last_bit(tmp_path: Path):
     assert not torch.equal(weighted["actor.network.mlp.weights.0"], ones["actor.network.mlp.weights.0"])
 
 
-@pytest.mark.parametrize("overrides", [["algorithm=dec_ppo"], ["actor=categorical"], ["actor.shared=false"]])
+@pytest.mark.parametrize(
+    "overrides", [["algorithm=relative"], ["algorithm=dec_ppo"], ["actor=categorical"], ["actor.shared=false"]]
+)
 def test_a_run_that_is_resumed_is_the_run_left_alone(overrides: list[str], tmp_path: Path):
     alone = fit(tmp_path / "a", "iterations=3", *overrides)
     fit(tmp_path / "b", "iterations=1", *overrides)
@@ -109,8 +111,8 @@ def test_a_run_that_is_resumed_is_the_run_left_alone(overrides: list[str], tmp_p
 
 
 def test_a_seed_learns_the_same_alone_and_beside_another(tmp_path: Path):
-    both = fit(tmp_path / "a", "seeds=2").state()
-    alone = fit(tmp_path / "b", "seed=1").state()
+    both = fit(tmp_path / "a", "seeds=2", "algorithm=relative").state()
+    alone = fit(tmp_path / "b", "seed=1", "algorithm=relative").state()
     for name, value in alone.items():
         torch.testing.assert_close(both[name][1:], value, atol=1e-5, rtol=1e-4)
     assert not torch.equal(both["actor.network.mlp.weights.0"][:1], alone["actor.network.mlp.weights.0"])
