@@ -110,9 +110,9 @@ class Navigation:
 class BoxPushing:
     """A box on rough ground, too heavy for one robot to deliver in time; done when it touches the goal.
 
-    Own reward: ``progress`` times the way of the box while the robot touches it, ``approach`` times the robot's own
-    way to the point behind the box, ``delivery`` at the end for those who touch. Group reward: ``progress`` times the
-    way of the box, and ``delivery``. Ways telescope: to and fro earns nothing.
+    Own reward: ``progress`` times the way of the box, gained by the robots that touch it and lost by all; ``approach``
+    times the robot's own way to the point behind the box; ``delivery`` at the end for those who touch. Group reward:
+    ``progress`` times the way of the box, and ``delivery``. To and fro earns nobody anything, whoever pushes which way.
 
     Args:
         agents: Robots.
@@ -178,5 +178,6 @@ class BoxPushing:
     ) -> Earned:
         moved = self.progress * (before["box_distance"] - after["box_distance"]) + self.delivery * done.float()
         touching = (before["touching"] | after["touching"]).float()
-        own = moved.unsqueeze(-1) * touching + self.approach * (before["behind"] - after["behind"])
-        return Earned(own, moved)
+        # Were only those charged who touch, two could push it forth and one of them back, again and again.
+        pushed = moved.clamp(min=0).unsqueeze(-1) * touching + moved.clamp(max=0).unsqueeze(-1)
+        return Earned(pushed + self.approach * (before["behind"] - after["behind"]), moved)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from atgrpo.marl.environments import Environments
 from atgrpo.marl.seeding import generator
 from atgrpo.marl.simulator import Simulator, Starts
-from atgrpo.marl.tasks import BoxPushing, Navigation, Task
+from atgrpo.marl.tasks import BoxPushing, Measures, Navigation, Task
 
 TASKS = [Navigation(agents=3, time_limit=7), BoxPushing(time_limit=7)]
 EVERYWHERE = torch.ones(4, dtype=torch.bool)
@@ -135,6 +138,43 @@ def test_pushing_is_paid_by_the_way_of_the_box_whatever_the_way_of_the_robots():
         way += task.approach * (approach - step.measures["behind"])
         approach = step.measures["behind"]
     torch.testing.assert_close(total, task.progress * (before - simulator.measures["box_distance"]))
+
+
+@given(
+    way=st.lists(st.integers(0, 20), min_size=1, max_size=8),
+    touching=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=10, max_size=10),
+)
+def test_a_box_that_is_back_where_it_was_has_earned_nobody_anything(
+    way: list[int], touching: list[tuple[bool, bool]]
+) -> None:
+    """Whoever touched it on which part of the way: two could push forth and one back."""
+    task, there = BoxPushing(), [10, *way, 10]
+    states = [
+        {
+            "box_distance": torch.tensor([distance / 10]),
+            "behind": torch.full((1, 2), 0.3),
+            "touching": torch.tensor([touching[i]]),
+        }
+        for i, distance in enumerate(there)
+    ]
+    steps = [task.earned(a, b, torch.zeros(1, 2), torch.zeros(1, dtype=torch.bool)) for a, b in pairwise(states)]
+    assert bool((sum(step.own for step in steps) <= 1e-5).all())
+    torch.testing.assert_close(sum(step.group for step in steps), torch.zeros(1), atol=1e-5, rtol=0)
+
+
+def test_the_boxs_way_is_gained_by_who_touches_it_and_lost_by_all() -> None:
+    task = BoxPushing(progress=5.0, approach=2.0, delivery=2.0)
+
+    def state(distance: float, *touching: bool) -> Measures:
+        behind = torch.tensor([[0.3, 0.3]])
+        return {"box_distance": torch.tensor([distance]), "behind": behind, "touching": torch.tensor([touching])}
+
+    def own(before: Measures, after: Measures, done: bool = False) -> list[float]:
+        return task.earned(before, after, torch.zeros(1, 2), torch.tensor([done])).own[0].tolist()
+
+    assert own(state(0.6, True, False), state(0.5, True, False)) == pytest.approx([0.5, 0.0])
+    assert own(state(0.5, True, False), state(0.6, True, False)) == pytest.approx([-0.5, -0.5])
+    assert own(state(0.2, True, False), state(0.1, True, False), done=True) == pytest.approx([2.5, 0.0])
 
 
 def push(robots: int, start: float) -> bool:

@@ -71,7 +71,15 @@ def test_the_teams_targets_are_of_the_group_reward():
 def test_advantages_are_standardised_in_each_seed_by_itself():
     values = torch.tensor([[1.0, 3.0], [100.0, 300.0]])
     torch.testing.assert_close(standardised(values), torch.tensor([[-1.0, 1.0], [-1.0, 1.0]]) / 2**0.5)
-    assert standardised(torch.ones(1, 4)).tolist() == [[0.0] * 4]
+
+
+@pytest.mark.parametrize("shape", [(1, 50, 128), (2, 1, 1)])
+@pytest.mark.parametrize("value", [0.1, 1.0, 1.7, 1000.1])
+def test_values_that_are_all_alike_have_no_advantage(shape: tuple[int, ...], value: float):
+    """Their mean is not exact in float32, nor their deviation 0."""
+    values = torch.full(shape, value)
+    assert bool((standardised(values) == 0).all())
+    assert bool((correlation(values, torch.randn(shape)) == 0).all())
 
 
 def test_weights_metrics_tell_a_group_reward_that_is_only_the_sum():

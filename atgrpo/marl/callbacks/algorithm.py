@@ -54,7 +54,12 @@ class Algorithm(L.Callback):
 
 
 def standardised(values: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
-    """Mean 0 and deviation 1 within each seed; all 0 where all are alike."""
+    """Mean 0 and deviation 1 within each seed; all 0 where all are alike, as a single value is."""
     rows = values.flatten(1)
     scaled = (rows - rows.mean(1, keepdim=True)) / (rows.std(1, keepdim=True) + 1e-8)
-    return scaled.view_as(values)
+    return torch.where(alike(rows), 0.0, scaled).view_as(values)
+
+
+def alike(rows: Float[Tensor, "S M"]) -> Bool[Tensor, "S 1"]:
+    """Which rows hold one value only: what rounding leaves of its deviation is not 0, and is nothing to divide by."""
+    return rows.amax(1, keepdim=True) == rows.amin(1, keepdim=True)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from atgrpo.functional.relative import Form, Guard, RelativeWeights, relative_weights
-from atgrpo.marl.callbacks.algorithm import standardised
+from atgrpo.marl.callbacks.algorithm import alike, standardised
 from atgrpo.marl.callbacks.mappo import MAPPO
 from atgrpo.marl.types import Experience
 
@@ -74,6 +74,8 @@ def weight_metrics(found: RelativeWeights, own: Tensor, group: Tensor, eps: floa
 
 def correlation(a: Tensor, b: Tensor) -> Tensor:
     """Pearson's, within each seed; 0 where one of both does not vary."""
-    x, y = (v.flatten(1) - v.flatten(1).mean(1, keepdim=True) for v in (a, b))
+    rows = a.flatten(1), b.flatten(1)
+    x, y = (v - v.mean(1, keepdim=True) for v in rows)
     scale = (x.square().sum(1) * y.square().sum(1)).sqrt()
-    return torch.where(scale > 0, (x * y).sum(1) / scale.clamp(min=1e-12), 0.0)
+    fixed = torch.cat([alike(v) for v in rows], 1).any(1)
+    return torch.where(fixed, 0.0, (x * y).sum(1) / scale.clamp(min=1e-12))
