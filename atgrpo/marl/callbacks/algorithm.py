@@ -56,6 +56,8 @@ class Algorithm(L.Callback):
 def standardised(values: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
     """Mean 0 and deviation 1 within each seed; all 0 where all are alike, as a single value is."""
     rows = values.flatten(1)
+    if rows.shape[1] == 1:
+        return torch.zeros_like(values)
     scaled = (rows - rows.mean(1, keepdim=True)) / (rows.std(1, keepdim=True) + 1e-8)
     return torch.where(alike(rows), 0.0, scaled).view_as(values)
 
