@@ -56,6 +56,19 @@ def success_of(env: Environment) -> float:
     return value
 
 
+def check_paid(what: str, paid: float | None, unanswered: float) -> None:
+    """Refuses a reward below that of an episode without an answer: nothing would pay better than to stay silent.
+
+    Raises:
+        EnvError: it is below.
+    """
+    if paid is not None and paid < unanswered:
+        raise EnvError(
+            f"{what} paid {paid:g}, less than the {unanswered:g} of an episode that ends without an answer, so none "
+            "would be learned: set env.unanswered to the least that is paid"
+        )
+
+
 def is_finite(number: Any) -> bool:
     """A number, numpy's among them, that is neither NaN nor infinite."""
     try:

@@ -47,11 +47,13 @@ class External(Environment):
     Args:
         roles: The roles that it calls by ``model``.
         play: The function, plain or async. It runs in several threads at once.
+        unanswered: What a play is worth that an overlong prompt or one call too many has ended; the least that it pays.
     """
 
-    def __init__(self, roles: Sequence[str], play: Play) -> None:
+    def __init__(self, roles: Sequence[str], play: Play, unanswered: float = 0.0) -> None:
         self.roles = tuple(roles)  # type: ignore[misc]  # the class of a task written elsewhere knows none
         self.play = play
+        self.unanswered = unanswered
         self._success: float | None = None
 
     def reset(self, sample: Sample) -> None:

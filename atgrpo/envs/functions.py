@@ -15,7 +15,7 @@ from typing import Any
 from typeguard import CollectionCheckStrategy, TypeCheckError, check_type
 
 from atgrpo.envs.answers import JudgeError, equal, final_answer, is_scorable
-from atgrpo.envs.contract import EnvError
+from atgrpo.envs.contract import EnvError, check_paid
 from atgrpo.envs.guards import Guarded, not_made
 from atgrpo.envs.own import Spoken, dialogue, load_function
 from atgrpo.envs.reward_functions import RewardFunctions
@@ -61,7 +61,7 @@ class FunctionTools(Guarded[Sample]):
     with ``judge`` the whole text by that function. What a function raises is a result, too. A call that names no tool,
     or whose arguments do not fit the type hints, is an invalid action; the model reads why.
 
-    ``team_reward`` is the answer's reward (the judge's may be of any size), 0 until there is one. ``local_reward`` is 1
+    ``team_reward`` is the answer's reward, ``unanswered`` until there is one. ``local_reward`` is 1
     for a right answer, 0 for a call or a wrong answer, and -1 for an invalid action; with ``judge`` it is 0 for every
     valid one. A call alone earns nothing (``step_rewards_complete`` is False): use ``credit: continuation``. Where the
     judge fails both are None and ``success`` is NaN.
@@ -74,6 +74,7 @@ class FunctionTools(Guarded[Sample]):
         judge: Dotted path of a TRL-style reward function; None: the answer's value.
         prompt: System text in front of the tools' description.
         longest: Characters of a result, at most.
+        unanswered: What an episode without an answer is worth; the least that the judge pays.
     """
 
     roles = ("assistant",)
@@ -85,6 +86,7 @@ class FunctionTools(Guarded[Sample]):
         judge: str | None = None,
         prompt: str = r"Solve the problem. Put the answer in \boxed{}.",
         longest: int = 500,
+        unanswered: float = 0.0,
     ) -> None:
         if longest < 1:
             raise ValueError(f"longest got {longest}, expected at least 1")
@@ -94,9 +96,9 @@ class FunctionTools(Guarded[Sample]):
         self._judge = None if judge is None else RewardFunctions([judge])
         schemas = "\n".join(json.dumps(tool.schema) for tool in self._tools.values())
         self._system = "\n\n".join(filter(None, (prompt, FORMAT.format(schemas=schemas))))
-        self._longest = longest
+        self._longest, self._unanswered = longest, unanswered
         self._spoken: tuple[Spoken, ...] = ()
-        self._level = 0.0
+        self._level = unanswered
         self._success = 0.0
         self._done = False
 
@@ -112,7 +114,7 @@ class FunctionTools(Guarded[Sample]):
             raise EnvError(
                 f"sample {sample.id!r} got answer {sample.answer!r}, expected a number or an expression (or set judge)"
             )
-        self._current, self._spoken, self._level, self._success, self._done = sample, (), 0.0, 0.0, False
+        self._current, self._spoken, self._level, self._success, self._done = sample, (), self._unanswered, 0.0, False
 
     def observe(self, agent: str) -> Observation:
         """The tools, the problem, then calls and results so far."""
@@ -184,6 +186,7 @@ class FunctionTools(Guarded[Sample]):
         if total is None:
             self._success = math.nan
             return StepResult(None, None, done=True, info={"judge_error": error})
+        check_paid("judge", total, self._unanswered)
         self._level, self._success = total, min(1.0, max(0.0, total))
         return StepResult(total, 0.0, done=True)
 

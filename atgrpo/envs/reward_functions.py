@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from atgrpo.envs.contract import EnvError
+from atgrpo.envs.contract import EnvError, check_paid
 from atgrpo.envs.guards import Guarded
 from atgrpo.envs.own import Spoken, dialogue, load_function, warn_once
 from atgrpo.envs.shown import excerpt
@@ -137,8 +137,8 @@ def _clipped(total: float) -> float:
 class RewardTeam(Guarded[Sample]):
     """Roles that write one after the other, each seeing the texts before its own; the last one's text is the answer.
 
-    ``team_reward`` is the functions' weighted sum for the team's answer: a level of any size, 0 before there is an
-    answer. An earlier role's step does not change it, so with several roles a step says nothing about how good it was
+    ``team_reward`` is the functions' weighted sum for the team's answer, ``unanswered`` before there is one. An earlier
+    role's step does not change it, so with several roles a step says nothing about how good it was
     (``step_rewards_complete`` is False; ``credit: continuation`` lets each role have what its text led to).
     ``local_reward`` is 0, and -1 for an empty response. Where no function gives a number, or one crashes, both are
     None and ``success`` is NaN. Evaluating only earlier roles (``--agents``) has no answer: success 0.
@@ -152,6 +152,8 @@ class RewardTeam(Guarded[Sample]):
         success_at: ``success`` is 1 from this reward on, else 0, and reaching it ends the episode. None: ``success`` is
             the reward clipped to 0..1, and the sampler's ``turns`` end the episode.
         shown: Characters of a text that later prompts show, at most.
+        unanswered: What an episode of several roles is worth that ends before the last one has answered (a text too
+            long for the next prompt); the least that the functions pay.
     """
 
     def __init__(
@@ -163,6 +165,7 @@ class RewardTeam(Guarded[Sample]):
         conversational: bool = False,
         success_at: float | None = None,
         shown: int = 1000,
+        unanswered: float = 0.0,
     ) -> None:
         if not roles or len(set(roles)) < len(roles):
             raise ValueError(f"roles got {list(roles)}, expected different names, at least one")
@@ -174,8 +177,9 @@ class RewardTeam(Guarded[Sample]):
         self.step_rewards_complete = len(roles) == 1
         self._rewards = RewardFunctions(rewards, weights, conversational)
         self._prompts, self._success_at, self._limit = prompts, success_at, shown
+        self._unanswered = unanswered
         self._spoken: tuple[Spoken, ...] = ()
-        self._level: float | None = 0.0
+        self._level: float | None = unanswered
         self._answered = False
 
     def reset(self, sample: Sample) -> None:
@@ -185,7 +189,7 @@ class RewardTeam(Guarded[Sample]):
             ValueError: it lacks a column that a function needs.
         """
         self._rewards.check(sample)
-        self._current, self._spoken, self._level, self._answered = sample, (), 0.0, False
+        self._current, self._spoken, self._level, self._answered = sample, (), self._unanswered, False
 
     def observe(self, agent: str) -> Observation:
         """System text, then the agent's own turns with what the others wrote in between."""
@@ -210,6 +214,8 @@ class RewardTeam(Guarded[Sample]):
         if agent != self.roles[-1]:
             return StepResult(self._level, local, done=False)
         score = self._rewards.score(self._current, action.value)
+        if len(self.roles) > 1:
+            check_paid("rewards", score.total, self._unanswered)
         self._level, self._answered = score.total, True
         info = {"rewards": score.parts, **({"judge_error": score.error} if score.error else {})}
         return StepResult(score.total, None if score.total is None else local, self.done, info)

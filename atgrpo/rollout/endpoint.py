@@ -24,7 +24,7 @@ class EndpointSampler(ParallelSampler):
 
     Args:
         turns: Most calls of one agent in a play; further ones are refused, and a play that this ends has failed: its
-            reward is 0, as after an overlong prompt.
+            reward is `env.unanswered`, as after an overlong prompt.
         credit: As of the parallel sampler; locals are those of ``Result.local``.
         plays: Most plays that run at once, each in a thread of its own. The engine's batch is no larger than the calls
             that they make.

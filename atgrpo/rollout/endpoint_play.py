@@ -15,7 +15,7 @@ from functools import cache
 from threading import Lock, Thread
 from typing import Any
 
-from atgrpo.envs.contract import EnvError
+from atgrpo.envs.contract import EnvError, check_paid
 from atgrpo.envs.external import Client, External, Result, as_result
 from atgrpo.rollout.endpoint_calls import Calls
 from atgrpo.rollout.endpoint_chat import Chat, RefusedError, answer, chunks, models, read_chat
@@ -26,8 +26,6 @@ from atgrpo.types import Action, Completion, Message, Observation, Request, Samp
 
 logger = logging.getLogger(__name__)
 
-FAILED = Result(team=0.0)
-"""Of a play that an overlong prompt or one call too many has ended: it is the team that let it grow."""
 PLAIN: tuple[Message, ...] = ({"role": "user", "content": "?"},)
 """A chat that every template takes."""
 
@@ -84,7 +82,7 @@ class Play:
             if self._refused and isinstance(error, Exception):
                 if any(self._asked[agent] >= self.turns for agent in self._refused):
                     _tell_once(self.turns)
-                self._end(FAILED)
+                self._end(Result(team=self.env.unanswered))  # it is the team that let it grow
             else:
                 self.fail(error)
         finally:
@@ -157,6 +155,7 @@ class Play:
             raise EnvError(
                 f"Result.local got {strangers[0]!r:.80}, expected ids of this play's calls: {', '.join(ids)}"
             )
+        check_paid("play", result.team, self.env.unanswered)
         return result
 
     def _rendered(self, policy: str, chat: Chat) -> tuple[int, ...]:

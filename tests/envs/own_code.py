@@ -156,3 +156,8 @@ def untyped(a):  # type: ignore[no-untyped-def]
         a: Something.
     """
     return a
+
+
+def strict(completions: list[str], answer: list[str]) -> list[float]:
+    """1 for the answer, -1 for anything else."""
+    return [1.0 if c == a else -1.0 for c, a in zip(completions, answer, strict=True)]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from atgrpo.envs.contract import EnvError, is_finite, returned, rewarded, success_of
+from atgrpo.envs.contract import EnvError, check_paid, is_finite, returned, rewarded, success_of
 from atgrpo.types import Action, StepResult
 from tests.rollout.helpers import Tally
 
@@ -56,3 +56,10 @@ def test_an_answer_of_the_right_kind_is_handed_on() -> None:
     assert returned(Tally(), "parse", action, Action) is action
     with pytest.raises(EnvError, match=r"Tally\.parse returned 'go', expected an object of Action"):
         returned(Tally(), "parse", "go", Action)
+
+
+def test_no_reward_is_below_that_of_an_episode_without_an_answer() -> None:
+    for paid in (None, -1.0, 0.0, 2.0):
+        check_paid("judge", paid, -1.0)
+    with pytest.raises(EnvError, match=r"judge paid -1, less than the 0 of an episode .*: set env\.unanswered"):
+        check_paid("judge", -1.0, 0.0)

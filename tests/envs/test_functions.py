@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from atgrpo.envs import functions
 from atgrpo.envs.answers import JudgeError
+from atgrpo.envs.contract import EnvError
 from atgrpo.envs.functions import FunctionTools, Refused
 from atgrpo.types import Sample, StepResult
 from tests.envs import own_code
@@ -220,3 +221,11 @@ def test_wrong_use_is_refused() -> None:
         assistant(Sample("u", "?", "(1,2)"))
     with pytest.raises(ValueError, match="needs the column 'ground_truth'"):
         assistant(judge=f"{HERE}.matches")
+
+
+def test_never_to_answer_is_worth_no_more_than_the_worst_answer() -> None:
+    env = assistant(Sample("s", "Say hi.", "hi"), judge=f"{HERE}.strict", unanswered=-1.0)
+    called = act(env.fork(), '<tool_call>{"name": "no_such", "arguments": {}}</tool_call>')
+    assert (called.team_reward, act(env, "no").team_reward) == (-1.0, -1.0)
+    with pytest.raises(EnvError, match=r"judge paid -1, less than the 0 of an episode .*: set env\.unanswered"):
+        act(assistant(Sample("s", "Say hi.", "hi"), judge=f"{HERE}.strict"), "no")

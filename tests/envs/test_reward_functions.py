@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from atgrpo.envs.contract import EnvError
 from atgrpo.envs.reward_functions import RewardFunctions, RewardTeam
 from atgrpo.types import Sample, StepResult
 from tests.envs import own_code
@@ -165,3 +166,15 @@ def test_wrong_use_is_refused() -> None:
     act(env, "writer", "hi")
     env.reset(SAMPLE)
     assert (chat(env, "writer"), env.success) == ([("user", "Say hi.")], 0.0)
+
+
+def test_an_episode_that_ends_before_the_answer_is_worth_no_more_than_the_worst_answer() -> None:
+    env = team("strict", roles=["writer", "editor"], unanswered=-1.0)
+    assert act(env, "writer", "far too long").team_reward == -1.0
+    assert act(env, "editor", "wrong").team_reward == -1.0
+    env = team("strict", roles=["writer", "editor"])
+    act(env, "writer", "?")
+    with pytest.raises(EnvError, match=r"rewards paid -1, less than the 0 of an episode .*: set env\.unanswered"):
+        act(env, "editor", "wrong")
+    # Alone, a role has always answered.
+    assert act(team("strict"), "writer", "wrong").team_reward == -1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 from urllib.error import HTTPError
@@ -76,11 +77,11 @@ def collect(
     max_prompt_tokens: int = 1000,
     seed: int = 5,
     on_done: Callable[[], object] = lambda: None,
+    unanswered: float = 0.0,
     **settings: Any,
 ) -> list[Rollout]:
     """Rollouts of ``play`` over an engine that answers by seed, if none is given."""
     sampler = EndpointSampler(**{"trajectories": 2, "turns": 2, "max_tokens": 20} | settings)
-    team = Collector(
-        engine or Told(by_seed), lambda: External(list(agents), play), agents, render, max_prompt_tokens, workers
-    )
+    env = partial(External, list(agents), play, unanswered)
+    team = Collector(engine or Told(by_seed), env, agents, render, max_prompt_tokens, workers)
     return team.collect(samples, sampler, seed=seed, on_done=on_done)
