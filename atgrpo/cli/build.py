@@ -267,6 +267,10 @@ def _check(parts: Parts) -> None:
             raise ValueError(f"data got 0 samples in its {split} split, expected at least one")
     environment = parts.environment()
     check_roles(config.agents, environment)
+    for name in ("max_tokens", "branches"):
+        by_role = getattr(sampler, name, None)
+        if isinstance(by_role, Mapping) and (unknown := sorted(set(by_role) - {*environment.roles, *config.agents})):
+            raise ValueError(f"sampler.{name}: got {unknown[0]!r}, expected some of {', '.join(environment.roles)}")
     parts.notes(config.agents)
     for split in get_args(Split):  # data of another task would show only once the run is under way
         parts.environment().reset(parts.data.split(split)[0])

@@ -180,9 +180,13 @@ def _settable(override: str) -> str:
 
 
 def _check_text(composed: DictConfig) -> None:
-    """Refuses a run's name that yaml has read as a number: 123E456 would become inf, and 007 the run 7."""
-    for key in ("run.name", "run.root"):
-        value = OmegaConf.select(composed, key)
+    """Refuses a name that yaml has read as something else: 123E456 would become inf, 007 and 7 one policy, on True."""
+    named = {key: OmegaConf.select(composed, key) for key in ("run.name", "run.root")}
+    agents = OmegaConf.select(composed, "agents")
+    if OmegaConf.is_dict(agents):
+        named |= {f"agents.{role}": policy for role, policy in agents.items_ex(resolve=False)}
+        named |= {f"the role {role} of agents": role for role in agents}
+    for key, value in named.items():
         if value is not None and not isinstance(value, str):
             raise ConfigError(f"{key}: got the {type(value).__name__} {value}, expected text: put it in quotes")
 

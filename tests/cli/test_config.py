@@ -46,6 +46,12 @@ from atgrpo.paths import conf_dir, recipes_dir
         ("policy=null", "Config group override"),
         ("run={name: 1e5}", "run.name: got the float 100000.0, expected text: put it in quotes"),
         ("++run.name=7", "run.name: got the int 7, expected text"),
+        ("agents={tool: 123E456, reasoner: 7E999}", "agents.tool: got the float inf, expected text: put it in quotes"),
+        ("agents={tool: 010, reasoner: 8}", "agents.reasoner: got the int 8, expected text"),
+        ("agents.tool=true", "agents.tool: got the bool True, expected text"),
+        ("agents={1: solver}", "the role 1 of agents: got the int 1, expected text"),
+        ("sampler.branches={tool: 2, typo: 3, reasoner: 2}", "sampler.branches: got 'typo', expected some of tool, "),
+        ("sampler.max_tokens={tool: 2, typo: 3, reasoner: 2}", "sampler.max_tokens: got 'typo', expected some of tool"),
         ("batching.aggregation=trajectory_mean", "got a tree, expected trajectories: use sampler=parallel"),
         (
             "engine.vllm.max_model_len=1031",
