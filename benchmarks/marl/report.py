@@ -124,7 +124,9 @@ def _values(own: Sequence[Run], what: str, frames: int) -> dict[int, float]:
 
 
 def _speed(runs: Mapping[Arm, Sequence[Run]]) -> str:
-    """Frames per second; seeds with the very same rate were trained together."""
+    """Frames per second beside those of another system; seeds with the very same rate were trained together."""
+    if len({arm.system for arm in runs}) == 1:
+        return ""  # times of one system alone say more of the machine than of the system
     rows = []
     for arm, own in runs.items():
         together: dict[float, int] = defaultdict(int)
