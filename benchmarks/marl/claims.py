@@ -46,7 +46,7 @@ CLAIMS = (
     Claim("less variance of returns", "box_pushing", "return", 1_000_000, "mappo", sign=-1, spread=True),
     Claim("less variance of returns", "box_pushing", "return", 1_000_000, "dec_ppo", sign=-1, spread=True),
 )
-"""Stated before anything was run; ``w = 1`` is MAPPO to the last bit."""
+"""What stands for each was chosen before the compared runs had ended; ``w = 1`` is MAPPO to the last bit."""
 
 
 @dataclass(frozen=True, slots=True)
