@@ -69,6 +69,27 @@ def relative_weights(
     return RelativeWeights(weights, relative, sums)
 
 
+def agreement_weights(
+    advantages: Float[Tensor, "*B A"], group_advantages: Float[Tensor, "*B"], *, strength: float = 1.0
+) -> Float[Tensor, "*B A"]:
+    """``w_i = clip(1 + strength * sign(A_i) * A_group, 0, 2)``: more where agent and team agree, less where not.
+
+    Within the bounds ``w_i * A_i`` is ``A_i + strength * |A_i| * A_group``: the team's advantage, added where the step
+    mattered to the agent. Unlike ``relative_weights`` it divides by nothing, keeps the agent's sign, and counts bad
+    luck as much as good.
+
+    Raises:
+        ValueError: shapes do not fit, or ``strength`` is negative.
+    """
+    if advantages.shape[:-1] != group_advantages.shape:
+        raise ValueError(
+            f"group_advantages: got {tuple(group_advantages.shape)}, expected {tuple(advantages.shape[:-1])}"
+        )
+    if not strength >= 0:
+        raise ValueError(f"strength: got {strength}, expected 0 or more")
+    return (1 + strength * advantages.detach().sign() * group_advantages.detach().unsqueeze(-1)).clamp(0, 2)
+
+
 def _apply(form: Form, relative: Float[Tensor, "*B A"]) -> Float[Tensor, "*B A"]:
     if form == "ones":
         return torch.ones_like(relative)

@@ -27,6 +27,7 @@ ALGORITHMS: dict[str, tuple[str, ...]] = {
     "dec_ppo": ("algorithm=dec_ppo",),
     "mappo": ("algorithm=mappo",),
     "relative": (RELATIVE,),
+    "agreement": ("algorithm=agreement",),
     "relative_clip": (RELATIVE, "algorithm.form=clip"),
     "relative_sigmoid": (RELATIVE, "algorithm.form=sigmoid"),
     "relative_linear": (RELATIVE, "algorithm.form=linear"),

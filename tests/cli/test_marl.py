@@ -40,11 +40,11 @@ TAGS = {
     "learn/approx_kl",
     "learn/actor_grad_norm",
     "learn/action_std",
-    "relative/weight_mean",
-    "relative/weight_negative",
-    "relative/sum_near_zero",
-    "relative/corr_relative_own",
-    "relative/corr_group_sum",
+    "weights/mean",
+    "weights/negative",
+    "weights/sum_near_zero",
+    "weights/corr_relative_own",
+    "weights/corr_group_sum",
     "heldout/return",
     "heldout/completion",
     "heldout/coverage/seed_0",
@@ -128,7 +128,7 @@ def test_text_cannot_be_filmed(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_boxes_are_pushed_by_every_algorithm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for algorithm in ("dec_ppo", "mappo", "relative"):
+    for algorithm in ("dec_ppo", "mappo", "relative", "agreement"):
         settings = [*SMALL, "iterations=1", f"algorithm={algorithm}", f"run.name={algorithm}", f"run.root={tmp_path}"]
         assert main(["fit", "--config", "box_pushing", *settings]) == 0
         assert "box_distance" in capsys.readouterr().out

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atgrpo.functional.relative import Form, RelativeWeights, relative_weights
+from atgrpo.functional.relative import Form, RelativeWeights, agreement_weights, relative_weights
 
 FORMS = get_args(Form)
 
@@ -123,3 +123,26 @@ def test_misuse_is_refused(change: dict[str, Any], message: str):
     fitting = {"advantages": torch.zeros(2, 3), "group_advantages": torch.zeros(2), "form": "ones"}
     with pytest.raises(ValueError, match=message):
         relative_weights(**(fitting | change))
+
+
+def test_agreement_counts_more_where_agent_and_team_agree():
+    own = torch.tensor([[2.0, -0.5, 0.0], [2.0, -0.5, 0.0], [0.1, -3.0, 1.0]])
+    found = agreement_weights(own, torch.tensor([0.4, -0.4, 5.0]), strength=0.5)
+    torch.testing.assert_close(found, torch.tensor([[1.2, 0.8, 1.0], [0.8, 1.2, 1.0], [2.0, 0.0, 2.0]]))
+    assert torch.equal(agreement_weights(own, torch.randn(3), strength=0.0), torch.ones(3, 3))
+
+
+def test_agreement_counts_bad_luck_as_much_as_good():
+    """The first agent gains and loses alike, and the team with it: nothing may be left to push what was sampled."""
+    own, group = torch.tensor([[1.0, 0.5], [-1.0, -0.5]]), torch.tensor([1.5, -1.5])
+    assert (agreement_weights(own, group) * own)[:, 0].sum().item() == 0.0
+    relative = relative_weights(own, group, form="softmax").weights
+    assert (relative * own)[:, 0].sum().item() == pytest.approx(2 * (math.e**0.5 - 1) / (math.e**0.5 + 1))
+
+
+@pytest.mark.usefixtures("unchecked_annotations")
+def test_misuse_of_agreement_is_refused():
+    with pytest.raises(ValueError, match=r"got \(3,\), expected \(2,\)"):
+        agreement_weights(torch.zeros(2, 3), torch.zeros(3))
+    with pytest.raises(ValueError, match="strength: got -1"):
+        agreement_weights(torch.zeros(2, 3), torch.zeros(2), strength=-1)

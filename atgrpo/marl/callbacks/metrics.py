@@ -11,7 +11,7 @@ import lightning as L
 from torch import Tensor
 
 from atgrpo.marl.actors import GaussianActor
-from atgrpo.marl.callbacks.relative import Relative
+from atgrpo.marl.callbacks.weighted import Weighted
 
 
 class TeamMetrics(L.Callback):
@@ -45,8 +45,8 @@ class TeamMetrics(L.Callback):
         if isinstance(pl_module.actor, GaussianActor):
             of_seeds["learn/action_std"] = pl_module.actor.log_std.detach().exp().flatten(1).mean(1)
         for callback in trainer.callbacks:
-            if isinstance(callback, Relative):
-                of_seeds |= {f"relative/{name}": values for name, values in callback.latest.items()}
+            if isinstance(callback, Weighted):
+                of_seeds |= {f"weights/{name}": values for name, values in callback.latest.items()}
         values = by_tag(of_seeds, pl_module.seeds)
         values |= {f"seconds/{phase}": value for phase, value in seconds.items()}
         experience = latest.experience.group_rewards.numel()

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from atgrpo.functional.relative import Form, Guard, RelativeWeights, relative_weights
-from atgrpo.marl.callbacks.algorithm import alike, standardised
-from atgrpo.marl.callbacks.mappo import MAPPO
-from atgrpo.marl.types import Experience
+from atgrpo.marl.callbacks.algorithm import alike
+from atgrpo.marl.callbacks.weighted import Weighted, weight_metrics
 
 
-class Relative(MAPPO):
+class Relative(Weighted):
     """``w_i = f(A_i * A_group / sum_j A_j)`` on standardised advantages; ``ones`` is MAPPO to the last bit.
-
-    A_group is GAE from the group reward and a critic of the team's value, which shares nothing with the agents'.
 
     Args:
         form: f; see ``atgrpo.functional.relative``.
@@ -27,8 +23,6 @@ class Relative(MAPPO):
         gamma: Discount.
         lam: Lambda of GAE.
     """
-
-    group_critic = True
 
     def __init__(
         self,
@@ -42,30 +36,17 @@ class Relative(MAPPO):
         super().__init__(gamma, lam)
         self.settings: dict[str, Any] = {"form": form, "guard": guard, "eps": eps, "limit": limit}
         relative_weights(torch.zeros(1, 1), torch.zeros(1), **self.settings)  # refuses what makes no sense
-        self.latest: dict[str, Tensor] = {}
-        """Metric of the latest weights -> its value in each seed."""
 
-    def on_rollout_end(self, trainer: Any, pl_module: Any, experience: Experience) -> Experience:
-        """Weights besides, and targets of the team's value."""
-        scored = super().on_rollout_end(trainer, pl_module, experience)
-        team, following = experience.group_values, experience.next_group_values
-        if team is None or following is None or scored.advantages is None:
-            raise ValueError("experience got no values of the team, expected those of a group critic")
-        raw = self.gae(experience.group_rewards, team, following, experience.terminated, experience.ended)
-        group = standardised(raw)
-        found = relative_weights(scored.advantages, group, **self.settings)
-        self.latest = weight_metrics(found, scored.advantages, group, self.settings["eps"])
-        return replace(scored, weights=found.weights, group_targets=raw + team)
+    def weigh(self, own: Tensor, group: Tensor) -> Tensor:
+        """By what each agent's share of the team's advantage is."""
+        found = relative_weights(own, group, **self.settings)
+        self.latest = relative_metrics(found, own, group, self.settings["eps"])
+        return found.weights
 
 
-def weight_metrics(found: RelativeWeights, own: Tensor, group: Tensor, eps: float) -> dict[str, Tensor]:
-    """What tells whether weights do what they should, seed by seed."""
-    weights = found.weights.flatten(1)
-    return {
-        "weight_mean": weights.mean(1),
-        "weight_std": weights.std(1),
-        "weight_max": weights.abs().amax(1),
-        "weight_negative": (weights < 0).float().mean(1),
+def relative_metrics(found: RelativeWeights, own: Tensor, group: Tensor, eps: float) -> dict[str, Tensor]:
+    """Of the weights and of what they were made of, seed by seed."""
+    return weight_metrics(found.weights) | {
         "sum_near_zero": (found.sums.abs() < eps).float().flatten(1).mean(1),
         "corr_relative_own": correlation(found.relative, own),
         "corr_group_sum": correlation(group, found.sums),
