@@ -212,18 +212,6 @@ def test_an_overlong_prompt_ends_a_play_with_nothing_or_as_it_says() -> None:
     assert [r.turns[0].rewards.credit for r in (lost, caught)] == [0.0, 0.25]
 
 
-def test_a_play_that_failed_is_worth_no_more_than_the_worst_that_is_paid() -> None:
-    def play(client: Client, sample: Sample) -> float:
-        for _ in "123" if sample.id == "s0" else "1":
-            say(client, "a", "?")
-        return -1.0
-
-    failed, wrong = collect(play, samples=SAMPLES[:2], trajectories=1, unanswered=-1.0)
-    assert {turn.rewards.credit for r in (failed, wrong) for turn in r.turns} == {-1.0}
-    with pytest.raises(PlayError, match=r"play paid -1, less than the 0 of an episode .*: set env\.unanswered"):
-        collect(play, samples=SAMPLES[1:2], trajectories=1)
-
-
 def test_one_call_too_many_ends_a_play_with_nothing_or_as_it_says(caplog: pytest.LogCaptureFixture) -> None:
     def play(client: Client, sample: Sample) -> float:
         try:

@@ -1,4 +1,4 @@
-"""Requests that no honest client would send: each is refused in one line, and the run goes on."""
+"""Requests that no honest client would send, each refused in one line, and plays that fail."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from atgrpo.envs.external import Client, External
 from atgrpo.rollout.collector import Collector
 from atgrpo.rollout.endpoint import EndpointSampler
 from atgrpo.rollout.endpoint_chat import RefusedError, read_chat
+from atgrpo.rollout.endpoint_play import PlayError
 from atgrpo.rollout.endpoint_server import MOST
 from atgrpo.types import Message, Sample
 from tests.rollout.endpoint import SAMPLES, Told, by_seed, collect, post, say
@@ -94,3 +95,15 @@ def test_a_value_that_is_nested_almost_too_deeply_to_be_read_is_refused() -> Non
     for body in (GOOD | {"model": deep}, GOOD | {"top_p": deep}, GOOD | {"messages": [deep]}):
         with pytest.raises(RefusedError, match="the request got JSON that is nested too deeply"):
             read_chat(body)
+
+
+def test_a_play_that_failed_is_worth_no_more_than_the_worst_that_is_paid() -> None:
+    def play(client: Client, sample: Sample) -> float:
+        for _ in "123" if sample.id == "s0" else "1":
+            say(client, "a", "?")
+        return -1.0
+
+    failed, wrong = collect(play, samples=SAMPLES[:2], trajectories=1, unanswered=-1.0)
+    assert {turn.rewards.credit for r in (failed, wrong) for turn in r.turns} == {-1.0}
+    with pytest.raises(PlayError, match=r"play paid -1, less than the 0 of an episode .*: set env\.unanswered"):
+        collect(play, samples=SAMPLES[1:2], trajectories=1)
