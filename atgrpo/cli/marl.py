@@ -17,7 +17,7 @@ from atgrpo.cli.build import check_trainer, make
 from atgrpo.cli.config import ConfigError, as_yaml
 from atgrpo.cli.runs import RunFolder, find_checkpoint, run_of, settings_of
 from atgrpo.marl.callbacks.algorithm import Algorithm
-from atgrpo.marl.callbacks.heldout import HeldOutTeams
+from atgrpo.marl.callbacks.heldout import HELD_OUT, HeldOutTeams
 from atgrpo.marl.datamodule import TeamDataModule
 from atgrpo.marl.environments import Environments
 from atgrpo.marl.module import TeamModule
@@ -139,14 +139,22 @@ def build_teams(config: DictConfig) -> TeamParts:
     return TeamParts(config=config, spec=spec, **made)
 
 
-def check_teams(run: Path, config: DictConfig) -> None:
+def check_teams(run: Path, config: DictConfig, *, goes_on: bool = True) -> None:
     """Refuses a checkpoint for teams of another kind.
+
+    Args:
+        run: That wrote the checkpoint.
+        config: Of now.
+        goes_on: Training goes on, whose environments and count of frames are the checkpoint's.
 
     Raises:
         ConfigError: a setting that networks or environments are made by has changed since the run was started.
     """
     before = settings_of(run)
-    for key in ("task", "algorithm._target_", "actor", "ppo.critic_hidden", "seeds", "envs"):
+    if "task" not in before:
+        raise ConfigError(f"checkpoint: got language models' of the run in {run}, expected one of robots")
+    kept = ("envs", "steps") if goes_on else ()
+    for key in ("task", "algorithm._target_", "actor", "ppo.critic_hidden", "seeds", *kept):
         got, expected = OmegaConf.select(config, key), OmegaConf.select(before, key)
         if got != expected:
             raise ConfigError(f"{key}: got {got}, expected the {expected} of the run in {run}")
@@ -154,20 +162,23 @@ def check_teams(run: Path, config: DictConfig) -> None:
 
 def score_teams(args: argparse.Namespace, recipe: Path, config: DictConfig) -> None:
     """Scores every seed's team on held-out states, or only some of its robots."""
+    if not 1 <= args.problems <= STATES:
+        raise ConfigError(f"--problems: got {args.problems}, expected 1 to {STATES}")
     parts, module = _trained(args, recipe, config)
     names = [f"agent_{i}" for i in range(parts.spec.agents)]
     if unknown := [name for name in args.agents or [] if name not in names]:
         raise ConfigError(f"--agents: got {unknown[0]}, expected some of {', '.join(names)}")
     acting = [name in args.agents for name in names] if args.agents else None
-    print(HeldOutTeams(args.problems).score(parts.task, module, acting=acting))
+    print(HeldOutTeams(args.problems).score(parts.task, module, seed=HELD_OUT + args.seed, acting=acting))
 
 
 def film_teams(args: argparse.Namespace, recipe: Path, config: DictConfig) -> None:
     """Plays one held-out episode of the first seed's team, and draws it where that is asked for."""
-    if args.index < 0:
-        raise ConfigError(f"--index: got {args.index}, expected 0 or more")
+    if not 0 <= args.index < STATES:
+        raise ConfigError(f"--index: got {args.index}, expected 0 to {STATES - 1}")
+    if args.seed:
+        raise ConfigError(f"--seed: got {args.seed}, expected none: robots do what is most likely; try another --index")
     parts, module = _trained(args, recipe, config)
-    from atgrpo.marl.callbacks.heldout import HELD_OUT
     from atgrpo.marl.evaluation import evaluate
 
     seed = HELD_OUT if args.split == "heldout" else TRAINED_ON
@@ -187,7 +198,7 @@ def _trained(args: argparse.Namespace, recipe: Path, config: DictConfig) -> tupl
     module = parts.module()
     if args.checkpoint:
         saved = find_checkpoint(args.checkpoint, config, recipe)
-        check_teams(run_of(saved), config)
+        check_teams(run_of(saved), config, goes_on=False)
         module.load_state_dict(read_checkpoint(saved.state)["state_dict"])
         print(f"weights after iteration {saved.iteration}: {saved.folder}")
     return parts, module.eval()

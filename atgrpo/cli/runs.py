@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
+import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from atgrpo.cli.config import ConfigError, as_yaml
@@ -111,7 +112,10 @@ def run_of(checkpoint: SavedIteration) -> Path:
 
 def settings_of(run: Path) -> Any:
     """The configuration that a run was started with."""
-    return OmegaConf.load(run / CONFIG)
+    try:
+        return OmegaConf.load(run / CONFIG)
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError(f"{run / CONFIG} cannot be read ({' '.join(str(error).split())})") from error
 
 
 def check_policies(run: Path, config: DictConfig) -> None:
@@ -122,7 +126,9 @@ def check_policies(run: Path, config: DictConfig) -> None:
     """
     if not (run / CONFIG).is_file():  # a checkpoint that was moved elsewhere says nothing about its origin
         return
-    before = settings_of(run).policies
+    before = settings_of(run).get("policies")
+    if before is None:
+        raise ConfigError(f"checkpoint: got robots' of the run in {run}, expected one of language models")
     for name in sorted(set(before) & set(config.policies)):
         for key in WEIGHTS_DEPEND_ON:
             got, expected = config.policies[name].get(key), before[name].get(key)

@@ -81,7 +81,8 @@ class GaussianActor(Actor):
         log_std: float = -0.5,
     ) -> None:
         super().__init__(seeds, spec, hidden, shared)
-        self.log_std = nn.Parameter(torch.full((len(seeds), 1, 1 if shared else spec.agents, spec.action), log_std))
+        shape = (len(seeds), 1, 1 if shared else spec.agents, spec.action)
+        self.log_std = nn.Parameter(torch.full(shape, float(log_std)))
 
     def act(
         self, observations: Float[Tensor, "S E N D"], draws: Sequence[torch.Generator]

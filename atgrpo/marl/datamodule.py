@@ -71,6 +71,7 @@ class TeamDataModule(L.LightningDataModule):
         self._restored: dict[str, Any] | None = None
         self._next = 0
         self._loader: Shuffled | None = None
+        self._collecting = False
 
     @cached_property
     def ranks(self) -> Ranks:
@@ -102,14 +103,15 @@ class TeamDataModule(L.LightningDataModule):
 
     @property
     def between_iterations(self) -> bool:
-        """No minibatch of an unfinished iteration has been learned from."""
-        return self._loader is None or self._learned
+        """No minibatch of an unfinished iteration has been learned from, and no environment has moved since."""
+        return not self._collecting and (self._loader is None or self._learned)
 
     def train_dataloader(self) -> Shuffled:
         """The minibatches of the iteration that comes next; collected on the first call, returned on further ones."""
-        if self.between_iterations or self._loader is None:
+        if self._loader is None or self._learned:
             self._next, self._loader = self.finished, None
             self._loader = self._collect(self._next)
+            self._collecting = False
         return self._loader
 
     def _collect(self, number: int) -> Shuffled:
@@ -117,6 +119,9 @@ class TeamDataModule(L.LightningDataModule):
             if hasattr(callback, "on_rollout_start"):  # who stops a run gracefully waits for this
                 callback.on_rollout_start(self.trainer, self.environments.envs)
         module, environments = self._module, self.environments
+        self._collecting = (
+            True  # until all is done: what stops a rollout stops it in a state that cannot be gone on from
+        )
         start = time.perf_counter()
         draws = [generator(seed, STEPS, number) for seed in module.seeds]
         experience = collect(environments, module.actor, module.judge, self.steps, draws)
@@ -147,7 +152,7 @@ class TeamDataModule(L.LightningDataModule):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Goes on after the iterations that ``state_dict`` calls finished."""
-        self._next, self._loader = state_dict["finished"], None
+        self._next, self._loader, self._collecting = state_dict["finished"], None, False
         self._restored, self._environments = state_dict["environments"], None
 
 

@@ -95,6 +95,11 @@ class TeamModule(L.LightningModule):
         """Minibatches are of one size, so what one frees the next one needs."""
         keep_freed_memory()
 
+    def on_train_start(self) -> None:
+        """A run that goes on at another rate: the optimiser's state has the old one."""
+        for group in cast(Any, self.optimizers()).param_groups:
+            group["lr"] = self.ppo.lr
+
     def transfer_batch_to_device(self, batch: Samples, device: torch.device, dataloader_idx: int) -> Samples:
         """They are there already."""
         return batch

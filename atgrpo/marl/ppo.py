@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -39,6 +40,14 @@ class PPOSettings:
         for name, least in (("epochs", 1), ("minibatch", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"ppo.{name}: got {getattr(self, name)}, expected {least} or more")
-        for name in ("lr", "clip", "clip_norm"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"ppo.{name}: got {getattr(self, name)}, expected more than 0")
+        for name in ("lr", "clip_norm", "value_clip", "huber"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"ppo.{name}: got {value}, expected more than 0")
+        for name in ("entropy", "value"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"ppo.{name}: got {getattr(self, name)}, expected 0 or more")
+        if not 0 < self.clip < 1:
+            raise ValueError(f"ppo.clip: got {self.clip}, expected between 0 and 1")
+        if any(size < 1 for size in self.critic_hidden):
+            raise ValueError(f"ppo.critic_hidden: got {list(self.critic_hidden)}, expected sizes of 1 or more")

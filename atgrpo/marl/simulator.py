@@ -110,6 +110,13 @@ class Simulator:
         after = self.task.measure(self._vmas.scenario)
         earned = self.task.earned(self._before, after, torch.stack(simulated, -1), done)
         self._before = after
+        for name, got, expected in (
+            ("own", earned.own.shape, (self.envs, len(self.agents))),
+            ("group", earned.group.shape, (self.envs,)),
+        ):
+            if tuple(got) != expected:
+                task = type(self.task).__name__
+                raise ValueError(f"{task}.earned: got {name} rewards of shape {tuple(got)}, expected {expected}")
         return Advance(torch.stack(seen, 1).float(), earned, after, done)
 
     def place(self, where: Bool[Tensor, " B"], positions: Float[Tensor, "B entities 2"]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -54,6 +55,17 @@ class Task(Protocol):
         """Rewards of the step between two states; ``simulated`` are the scenario's own."""
 
 
+MOST_AGENTS = 16
+"""More find no room to start, and VMAS looks for it without end."""
+
+
+def _check_team(agents: int, time_limit: int) -> None:
+    if not 1 <= agents <= MOST_AGENTS:
+        raise ValueError(f"task.agents: got {agents}, expected 1 to {MOST_AGENTS}")
+    if time_limit < 1:
+        raise ValueError(f"task.time_limit: got {time_limit}, expected 1 or more")
+
+
 def _distance(a: Tensor, b: Tensor) -> Tensor:
     return torch.linalg.vector_norm(a - b, dim=-1)
 
@@ -76,6 +88,9 @@ class Navigation:
     counted = ("collisions",)
     agents: int = 4
     time_limit: int = 100
+
+    def __post_init__(self) -> None:
+        _check_team(self.agents, self.time_limit)
 
     def settings(self) -> dict[str, Any]:
         return {"n_agents": self.agents, "shared_rew": False}
@@ -136,6 +151,16 @@ class BoxPushing:
     progress: float = 5.0
     approach: float = 2.0
     delivery: float = 2.0
+
+    def __post_init__(self) -> None:
+        _check_team(self.agents, self.time_limit)
+        if not 0 < self.mass < math.inf:
+            raise ValueError(f"task.mass: got {self.mass}, expected more than 0")
+        for name in ("friction", "progress", "approach", "delivery"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"task.{name}: got {getattr(self, name)}, expected 0 or more")
+        if not 0 <= self.start[0] < self.start[1]:
+            raise ValueError(f"task.start: got {list(self.start)}, expected a smaller and a larger distance")
 
     REACH: ClassVar[float] = 0.16
     """Between the centres of a robot and a box that touch: half a diagonal, a radius and some play."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
 
 LOCAL_STATES = "optimizers_of_rank_{}.pt"
 SHARDED = "optimizer_"
+UNREADABLE = (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError)
+"""What torch says of a file that is damaged or cut."""
 
 
 class CheckpointError(ValueError):
@@ -23,7 +26,10 @@ class CheckpointError(ValueError):
 def read_checkpoint(path: Path) -> dict[str, Any]:
     """The checkpoint as one process writes it: a file as it is, a folder of several ranks put together."""
     if path.is_file():
-        file: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        try:
+            file: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        except UNREADABLE as error:
+            raise _unreadable(path, error) from error
         return file
     parts: dict[str, Any] = {}
     _load_state_dict(parts, FileSystemReader(path), planner=_EmptyStateDictLoadPlanner(), no_dist=True)
@@ -35,6 +41,11 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     optimizers |= local_states(path)
     whole["optimizer_states"] = [optimizers[i] for i in sorted(optimizers)]
     return whole
+
+
+def _unreadable(path: str | Path, error: Exception) -> CheckpointError:
+    why = " ".join(str(error).split())[:200]
+    return CheckpointError(f"checkpoint {path} cannot be read ({why}), expected one that was written to its end")
 
 
 def saved_names(folder: Path) -> dict[str, Any]:
@@ -70,4 +81,9 @@ class AnyRanksIO(TorchCheckpointIO):
     ) -> dict[str, Any]:
         """A file as Lightning does it, a folder as ``read_checkpoint``."""
         found = Path(path)
-        return read_checkpoint(found) if found.is_dir() else super().load_checkpoint(path, map_location, weights_only)
+        if found.is_dir():
+            return read_checkpoint(found)
+        try:
+            return super().load_checkpoint(path, map_location, weights_only)
+        except UNREADABLE as error:
+            raise _unreadable(path, error) from error

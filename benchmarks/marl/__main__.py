@@ -35,14 +35,21 @@ def parser() -> argparse.ArgumentParser:
         run.add_argument("--tasks", nargs="+", choices=TASKS, default=["navigation", "box_pushing"])
         chosen = list(COMPARED) if name == "run" else list(algorithms)
         run.add_argument("--algorithms", nargs="+", choices=list(algorithms), default=chosen)
-        run.add_argument("--seeds", type=int, default=10)
-        run.add_argument("--frames", type=int, default=FRAMES, help="of each seed")
+        run.add_argument("--seeds", type=count, default=10)
+        run.add_argument("--frames", type=count, default=FRAMES, help="of each seed")
         run.add_argument("--root", type=Path, default=Path("runs/benchmark"), help="where run folders go")
-        run.add_argument("--threads", type=int, default=1)
+        run.add_argument("--threads", type=count, default=1)
     report = commands.add_parser("report")
     report.add_argument("results", type=Path)
     report.add_argument("--at", type=int, nargs="+", default=[200_000, 500_000, 1_000_000])
     return top
+
+
+def count(text: str) -> int:
+    """A whole number of 1 or more."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"got {text}, expected 1 or more")
+    return int(text)
 
 
 def main() -> None:
@@ -59,6 +66,7 @@ def _run(arguments: argparse.Namespace) -> None:
         return
     quiet()
     torch.set_num_threads(arguments.threads)
+    append([], arguments.to)  # what cannot be written should not be trained first
     cell = run_cell if arguments.command == "run" else _benchmarl()
     for task in arguments.tasks:
         for algorithm in arguments.algorithms:

@@ -52,6 +52,8 @@ def run_cell(task: str, algorithm: str, seeds: int, frames: int, root: Path, mor
     trainer.callbacks.insert(0, speed)
     trainer.fit(parts.module(), datamodule=parts.datamodule())
     assert parts.heldout is not None
+    if trainer.datamodule.finished < config.iterations:
+        raise ValueError(f"{task} {algorithm} was stopped after {trainer.datamodule.finished} iterations: nothing kept")
     rate = config.iterations * per_iteration * seeds / speed.seconds
     return [
         Result("atgrpo", task, algorithm, seed, done, {name: v[i] for name, v in scores.items()}, rate)

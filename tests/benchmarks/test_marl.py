@@ -110,6 +110,16 @@ def test_a_report_compares_with_mappo_and_with_the_other_system(tmp_path: Path) 
     assert f"{len(known)} of {len(CLAIMS)} claims" in first
 
 
+@pytest.mark.parametrize("more", [["--frames", "-6400"], ["--seeds", "0"], ["--threads", "x"], ["--to", "/proc/x"]])
+def test_what_cannot_be_run_or_kept_is_told_first(
+    more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["marl", "run", "--to", str(tmp_path / "x"), *more])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code not in (0, None)
+
+
 def test_a_mistake_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     damaged = tmp_path / "damaged.jsonl"
     damaged.write_text('{"system": "atgrpo"}\n')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,10 @@ def test_a_mistake_is_one_line(changed: list[str], message: str, run: Path, caps
 def test_a_checkpoint_of_other_teams_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", "--checkpoint", str(run), *options(run, "task.agents=2")]) == 2
     assert "task: got" in capsys.readouterr().err
+    assert main(["fit", "--resume", str(run), *options(run, "steps=5")]) == 2
+    assert "steps: got 5, expected the 10 of the run" in capsys.readouterr().err
+    assert main(["evaluate", "--config", "debug", "--checkpoint", str(run)]) == 2
+    assert "checkpoint: got robots' of the run" in capsys.readouterr().err
     assert main(["export", "--to", str(run / "new"), *options(run)]) == 2
     assert "language models" in capsys.readouterr().err
 
@@ -132,3 +137,36 @@ def test_boxes_are_pushed_by_every_algorithm(tmp_path: Path, capsys: pytest.Capt
         settings = [*SMALL, "iterations=1", f"algorithm={algorithm}", f"run.name={algorithm}", f"run.root={tmp_path}"]
         assert main(["fit", "--config", "box_pushing", *settings]) == 0
         assert "box_distance" in capsys.readouterr().out
+
+
+def test_a_damaged_checkpoint_is_one_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broken = tmp_path / "navigation" / "broken"
+    shutil.copytree(run, broken)
+    for state in (broken / "checkpoints").glob("*/state.ckpt"):
+        state.write_bytes(state.read_bytes()[:1000])
+    for command in (["evaluate", "--checkpoint", str(broken)], ["fit", "--resume", str(broken)]):
+        assert main([*command, *options(run, "iterations=3")]) == 2
+        assert "cannot be read" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["rollout", "--index", "5000"], "--index: got 5000, expected 0 to 2047"),
+        (["rollout", "--seed", "7"], "--seed: got 7, expected none"),
+        (["evaluate", "--problems", "300000"], "--problems: got 300000, expected 1 to 2048"),
+    ],
+)
+def test_what_robots_cannot_be_asked_is_refused(
+    command: list[str], message: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, *options(run)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_another_seed_is_other_states(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = []
+    for seed in ("0", "0", "3"):
+        assert main(["evaluate", "--problems", "4", "--seed", seed, "--checkpoint", str(run), *options(run)]) == 0
+        said.append(capsys.readouterr().out.splitlines()[-1])
+    assert said[0] == said[1] != said[2]

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from atgrpo.cli.runs import RunFolder
+from atgrpo.cli.config import ConfigError
+from atgrpo.cli.runs import CHECKPOINTS, RunFolder
 from atgrpo.marl.actors import GaussianActor
 from atgrpo.marl.callbacks.algorithm import Algorithm, standardised
 from atgrpo.marl.callbacks.dec_ppo import DecPPO
@@ -18,8 +19,9 @@ from atgrpo.marl.callbacks.mappo import MAPPO
 from atgrpo.marl.callbacks.relative import Relative, correlation
 from atgrpo.marl.evaluation import evaluate
 from atgrpo.marl.simulator import Simulator, Starts
-from atgrpo.marl.tasks import BoxPushing
+from atgrpo.marl.tasks import BoxPushing, Earned, Navigation
 from atgrpo.marl.types import Experience
+from atgrpo.training.callbacks.checkpoint import saved_iterations
 from tests.marl.teams import fit, parts, same
 
 ONES = ["algorithm=relative", "algorithm.form=ones"]
@@ -156,3 +158,62 @@ def test_a_gradient_that_is_no_number_stops_the_run_before_it_is_learned_from(tm
         module.critic.network.mlp.biases[0].fill_(torch.nan)  # type: ignore[union-attr,index]
     with pytest.raises(FloatingPointError, match="nothing was updated"):
         built.trainer(RunFolder(tmp_path, None)).fit(module, datamodule=built.datamodule())
+
+
+class Fails(MAPPO):
+    """Once, in the middle of an iteration: the environments have moved by then."""
+
+    def on_rollout_end(self, trainer: Any, pl_module: Any, experience: Experience) -> Experience:
+        if trainer.datamodule.finished == 2:
+            raise KeyError("mine")
+        return super().on_rollout_end(trainer, pl_module, experience)
+
+
+def test_what_stops_a_rollout_leaves_the_last_good_checkpoint_as_it_was(tmp_path: Path):
+    alone = fit(tmp_path / "a", "iterations=4")
+    failing = f"algorithm={{_target_: {__name__}.Fails}}"
+    with pytest.raises(KeyError, match="mine"):
+        fit(tmp_path / "b", "iterations=4", "checkpoint.every=2", failing)
+    (saved,) = saved_iterations(tmp_path / "b" / CHECKPOINTS)
+    assert saved.iteration == 2
+    assert same(alone.state(), fit(tmp_path / "b", "iterations=4", resume=True).state())
+
+
+def test_a_run_goes_on_at_the_rate_that_it_is_given(tmp_path: Path):
+    fit(tmp_path / "a", "iterations=1")
+    module = fit(tmp_path / "a", "iterations=2", "ppo.lr=1e-9", resume=True).module
+    assert [group["lr"] for group in module.optimizers().param_groups] == [1e-9]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "ppo.clip=1.5", "ppo.value_clip=0", "ppo.huber=-1", "ppo.entropy=nan", "ppo.value=-1", "ppo.lr=inf",
+        "ppo.critic_hidden=[0]", "algorithm.gamma=2", "algorithm.lam=nan", "task.agents=0", "task.agents=100",
+        "task.time_limit=0",
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_before_anything_starts(setting: str):
+    with pytest.raises(ConfigError, match=f"{setting.partition('=')[0]}: got .*, expected"):
+        parts(setting)
+
+
+@pytest.mark.parametrize("setting", ["task.mass=0", "task.friction=-1", "task.progress=nan", "task.start=[0.7,0.6]"])
+def test_boxes_that_cannot_be_are_refused(setting: str):
+    with pytest.raises(ConfigError, match=f"{setting.partition('=')[0]}: got .*, expected"):
+        parts(setting, recipe="box_pushing")
+
+
+def test_deviations_may_start_at_a_whole_number():
+    assert parts("actor.log_std=-1").module().actor.log_std.unique().tolist() == [-1.0]
+
+
+def test_rewards_of_another_shape_are_not_taken_for_the_agents():
+    class Turned(Navigation):
+        def earned(self, *given: Any) -> Earned:
+            found = super().earned(*given)
+            return Earned(found.own.t(), found.group)
+
+    simulator = Simulator(Turned(), 8, continuous=True)
+    with pytest.raises(ValueError, match=r"Turned\.earned: got own rewards of shape \(4, 8\), expected \(8, 4\)"):
+        simulator.advance(torch.zeros(8, 4, 2))

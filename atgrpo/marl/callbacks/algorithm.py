@@ -29,6 +29,9 @@ class Algorithm(L.Callback):
     """Whether a second critic tells the team's value."""
 
     def __init__(self, gamma: float = 0.99, lam: float = 0.95) -> None:
+        for name, value in (("gamma", gamma), ("lam", lam)):
+            if not 0 <= value <= 1:
+                raise ValueError(f"algorithm.{name}: got {value}, expected 0 to 1")
         self.gamma = gamma
         self.lam = lam
 

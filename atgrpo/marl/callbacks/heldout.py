@@ -52,9 +52,9 @@ class HeldOutTeams(L.Callback):
         if number == trainer.max_epochs or (self.every and number % self.every == 0):
             self._score(trainer, pl_module)
 
-    def score(self, task: Any, module: Any, **options: Any) -> Score:
-        """One score of a module's teams; ``options`` as ``evaluate`` takes them."""
-        starts = Starts.draw(task, self.episodes, HELD_OUT).to(module.device)
+    def score(self, task: Any, module: Any, seed: int = HELD_OUT, **options: Any) -> Score:
+        """One score of a module's teams on the states of ``seed``; ``options`` as ``evaluate`` takes them."""
+        starts = Starts.draw(task, self.episodes, seed).to(module.device)
         if self._simulator is None:
             copies = self.episodes * len(module.seeds)
             self._simulator = Simulator(task, copies, continuous=module.actor.continuous, device=module.device)
