@@ -83,6 +83,8 @@ def _goes_on(checkpoint: SavedIteration, config: DictConfig) -> bool:
     if config.seed != (before := settings_of(run).seed):
         raise ConfigError(f"seed: got {config.seed}, expected the {before} that the run was started with")
     (check_teams if _classical(config) else check_policies)(run, config)
+    if checkpoint.state.is_file():
+        read_checkpoint(checkpoint.state)  # mapped, not loaded: what is damaged is told before anything starts
     for line in changed_settings(run, config):
         say(f"  changed since the start: {line}")
     if checkpoint.iteration >= config.iterations:

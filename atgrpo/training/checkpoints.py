@@ -29,7 +29,8 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         try:
             file: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         except UNREADABLE as error:
-            raise _unreadable(path, error) from error
+            why = " ".join(str(error).split())[:200]
+            raise CheckpointError(f"checkpoint {path} cannot be read ({why}), expected a whole one") from error
         return file
     parts: dict[str, Any] = {}
     _load_state_dict(parts, FileSystemReader(path), planner=_EmptyStateDictLoadPlanner(), no_dist=True)
@@ -41,11 +42,6 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     optimizers |= local_states(path)
     whole["optimizer_states"] = [optimizers[i] for i in sorted(optimizers)]
     return whole
-
-
-def _unreadable(path: str | Path, error: Exception) -> CheckpointError:
-    why = " ".join(str(error).split())[:200]
-    return CheckpointError(f"checkpoint {path} cannot be read ({why}), expected one that was written to its end")
 
 
 def saved_names(folder: Path) -> dict[str, Any]:
@@ -81,9 +77,4 @@ class AnyRanksIO(TorchCheckpointIO):
     ) -> dict[str, Any]:
         """A file as Lightning does it, a folder as ``read_checkpoint``."""
         found = Path(path)
-        if found.is_dir():
-            return read_checkpoint(found)
-        try:
-            return super().load_checkpoint(path, map_location, weights_only)
-        except UNREADABLE as error:
-            raise _unreadable(path, error) from error
+        return read_checkpoint(found) if found.is_dir() else super().load_checkpoint(path, map_location, weights_only)

@@ -145,7 +145,7 @@ def test_a_damaged_checkpoint_is_one_line(run: Path, tmp_path: Path, capsys: pyt
     for state in (broken / "checkpoints").glob("*/state.ckpt"):
         state.write_bytes(state.read_bytes()[:1000])
     for command in (["evaluate", "--checkpoint", str(broken)], ["fit", "--resume", str(broken)]):
-        assert main([*command, *options(run, "iterations=3")]) == 2
+        assert main([*command, *options(run, "iterations=9")]) == 2
         assert "cannot be read" in capsys.readouterr().err.splitlines()[-1]
 
 
