@@ -164,6 +164,8 @@ def score_teams(args: argparse.Namespace, recipe: Path, config: DictConfig) -> N
     """Scores every seed's team on held-out states, or only some of its robots."""
     if not 1 <= args.problems <= STATES:
         raise ConfigError(f"--problems: got {args.problems}, expected 1 to {STATES}")
+    if args.seed < 0:  # the states to train on are drawn by the seed before those that are held out
+        raise ConfigError(f"--seed: got {args.seed}, expected 0 or more")
     parts, module = _trained(args, recipe, config)
     names = [f"agent_{i}" for i in range(parts.spec.agents)]
     if unknown := [name for name in args.agents or [] if name not in names]:

@@ -154,6 +154,7 @@ def test_a_damaged_checkpoint_is_one_line(run: Path, tmp_path: Path, capsys: pyt
     [
         (["rollout", "--index", "5000"], "--index: got 5000, expected 0 to 2047"),
         (["rollout", "--seed", "7"], "--seed: got 7, expected none"),
+        (["evaluate", "--seed", "-1"], "--seed: got -1, expected 0 or more"),
         (["evaluate", "--problems", "300000"], "--problems: got 300000, expected 1 to 2048"),
     ],
 )

@@ -53,3 +53,30 @@ def test_every_relative_path_starts_where_the_user_stands(place: Path, capsys: p
     assert Path.cwd() == place
     assert sorted(path.name for path in place.iterdir()) == ["mine"]
     assert sorted(path.name for path in (place.parent / "recipes").iterdir()) == ["debug.yaml", "own.yaml"]
+
+
+SEARCH = """\
+defaults: [search, {override data: jsonl}, _self_]
+data: {train: mine/problems.jsonl}
+env: {corpus: mine/corpus.jsonl}
+policy: {model: mine/model}
+warm_start: {steps: 0}
+"""
+
+
+def test_a_relative_corpus_is_read_where_the_user_stands(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipes, corpus = place.parent / "recipes", place / "mine" / "corpus.jsonl"
+    shutil.copy(Path(__file__).parents[2] / "recipes" / "search.yaml", recipes)
+    (recipes / "own.yaml").write_text(SEARCH)
+    (recipes / "mine").mkdir()
+    (recipes / "mine" / "corpus.jsonl").write_text("another one, which is no corpus")
+    corpus.write_text(json.dumps({"title": "Numbers", "text": "1 and 1 are 2."}))
+    command = ["fit", "--config", "../recipes/own.yaml", "--dry-run"]
+    assert main(command) == 0
+    assert "corpus: mine/corpus.jsonl" in capsys.readouterr().out
+    corpus.write_text("no json")
+    assert main(command) == 2
+    assert f"error: {corpus}:1: not JSON" in capsys.readouterr().err
+    corpus.unlink()
+    assert main(command) == 2
+    assert "error: mine/corpus.jsonl: no such file" in capsys.readouterr().err

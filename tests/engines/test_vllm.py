@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 import torch
 from transformers import LlamaForCausalLM
 
+from atgrpo.engines.adapters import Adapter
 from atgrpo.engines.base import EngineError, generate
+from atgrpo.engines.common import Parameters
 from atgrpo.engines.vllm import VLLMEngine
+from atgrpo.engines.vllm_adapters import VLLMAdapters
 from tests.engines.helpers import LONG_PROMPT, PROMPT, ask, gap, ids
 
 
@@ -132,3 +137,61 @@ def test_a_failed_push_leaves_an_engine_that_takes_the_next(
     vllm.load_weights("tied", trainers["tied"].named_parameters())
     [after] = generate(vllm, [ask()])
     assert ids(after) == ids(before)
+
+
+# ---- as on a GPU: vLLM itself is a stand-in, as nothing sleeps on CPU -----------------------------------------------
+
+
+def on_a_gpu(hosts: Mapping[str, str], adapters: Sequence[str] = ()) -> VLLMEngine:
+    """An engine that serves a model with one weight, ``w``, for each of the hosts."""
+    engine = object.__new__(VLLMEngine)
+    read = {policy: Adapter(Path(), '{"r": 4}', Parameters({}, tied=False)) for policy in adapters}
+    engine._hosts, engine._adapters = dict(hosts), VLLMAdapters(read, hosts)
+    engine._llms = {host: MagicMock() for host in hosts.values()}
+    for llm in engine._llms.values():
+        llm.vllm_config.device_config.device_type = "cuda"
+        llm.model_config.max_model_len = 64
+        llm.collective_rpc.side_effect = lambda _, args: list(*args)
+    engine._parameters = {policy: Parameters({"w": (1,)}, tied=False) for policy in hosts if policy not in read}
+    engine._tensor_parallel = 1
+    engine._prepare(list(hosts))
+    return engine
+
+
+def test_a_policy_that_woke_is_asked_for_nothing_before_its_weights_are_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("vllm", "vllm.sampling_params"):
+        monkeypatch.setitem(sys.modules, module, MagicMock())
+    engine = on_a_gpu({"a": "a", "b": "b", "adapted": "adapted"}, adapters=["adapted"])
+    engine.sleep()
+    engine.wake()
+    for policy in ("a", "b", "adapted"):
+        with pytest.raises(EngineError, match=f"policy '{policy}' was asked for completions before its weights"):
+            engine.submit(0, ask(policy))
+    engine.load_weights("a", [("w", torch.zeros(1))])
+    engine.submit(0, ask("a", n=3))
+    with pytest.raises(EngineError, match="policy 'b' was asked"):
+        engine.submit(1, ask("b"))
+    assert {policy: llm.add_request.call_count for policy, llm in engine._llms.items()} == {
+        "a": 3,
+        "b": 0,
+        "adapted": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("hosts", "adapters", "level"),
+    [
+        ({"a": "a"}, [], 2),
+        ({"a": "a", "b": "b"}, [], 1),
+        ({"a": "a"}, ["a"], 1),
+        ({"a": "a", "b": "a"}, ["a", "b"], 1),
+        ({"a": "a", "b": "b"}, ["b"], 1),
+    ],
+)
+def test_only_a_model_that_is_alone_and_pushed_again_discards_its_weights(
+    hosts: dict[str, str], adapters: list[str], level: int
+) -> None:
+    engine = on_a_gpu(hosts, adapters)
+    engine.sleep()
+    for llm in engine._llms.values():
+        llm.sleep.assert_called_once_with(level=level)

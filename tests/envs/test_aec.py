@@ -202,6 +202,19 @@ def test_who_is_done_is_stepped_with_none_and_the_next_one_is_asked() -> None:
         env.observe("cid")
 
 
+def test_the_gold_answer_stands_in_no_message_at_any_point_of_an_episode() -> None:
+    gold, shown = "86423", []
+    prompts = {name: f"You are {name}." for name in ("ann", "bob", "cid")}
+    env = team(sample=Sample("s", "Take.", gold, {"seed": 3, "answer": gold}), prompts=prompts)
+    for agent in ("ann", "bob", "cid") * 2:
+        shown += [message["content"] for message in env.observe(agent).messages]
+        act(env, agent, "1")
+    assert env.done
+    assert shown[::2] == list(prompts.values()) * 2
+    assert all(text.startswith("Take.\n") for text in shown[1::2])
+    assert not any(gold in text for text in shown)
+
+
 def test_the_seed_and_options_of_the_sample_make_the_game() -> None:
     def pots(sample: Sample) -> list[str]:
         env, found = team(sample=sample), []

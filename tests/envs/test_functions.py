@@ -178,6 +178,19 @@ def test_half_a_character_from_a_call_never_reaches_a_tokenizer(said: str, resul
     assert all(content.encode() for _, content in chat(env))
 
 
+@pytest.mark.parametrize("judge", [None, f"{HERE}.matches", f"{HERE}.crash"])
+def test_the_gold_answer_stands_in_no_message_at_any_point_of_an_episode(judge: str | None) -> None:
+    gold = "86423"
+    env = assistant(Sample("s", SAMPLE.prompt, gold, {"ground_truth": gold}), judge=judge)
+    unread = [call("add", a="3"), call("subtract", a=1), "<tool_call>", ""]
+    for said in (call("add", a=3, b=4), call("stop"), *unread, r"\boxed{8}"):
+        assert all(gold not in content for _, content in chat(env))
+        act(env, said)
+    assert env.done
+    assert len(chat(env)) == 2 + 2 * 6
+    assert all(gold not in content for _, content in chat(env))
+
+
 SAID = st.sampled_from([call("add", a=3), call("join", words=["a"], end="."), "x", "", "<tool_call>", call("stop")])
 
 

@@ -146,6 +146,19 @@ def test_one_role_has_complete_step_rewards_and_several_have_not() -> None:
     assert not team("length", roles=["writer", "editor"]).fork().step_rewards_complete
 
 
+@pytest.mark.parametrize("reward", ["matches", "right", "crash"])
+def test_the_gold_answer_stands_in_no_message_at_any_point_of_an_episode(reward: str) -> None:
+    gold, roles = "86423", ["writer", "critic", "editor"]
+    env = RewardTeam(named(reward), roles=roles, prompts={"critic": "Find faults."}, success_at=1)
+    env.reset(Sample("s", "Say it.", gold, {"ground_truth": gold}))
+    for agent, said in (*zip(roles, ["hi", "wrong", "ho"], strict=True), *zip(roles, ["", "8", "6423"], strict=True)):
+        assert all(gold not in content for role in roles for _, content in chat(env, role))
+        act(env, agent, said)
+    # Six texts, of which each role has given two.
+    assert [len(chat(env, role)) for role in roles] == [5, 6, 5]
+    assert all(gold not in content for role in roles for _, content in chat(env, role))
+
+
 @given(st.lists(st.sampled_from(["hi", "ho", "", "hallo"]), max_size=4), st.sampled_from(["hi", ""]))
 def test_stepping_a_fork_leaves_its_parent_and_equal_actions_give_equal_results(before: list[str], text: str) -> None:
     env = team("length", "matches", roles=["writer", "editor"])

@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from atgrpo.cli.marl import TRAINED_ON
+from atgrpo.marl.callbacks.heldout import HELD_OUT
 from atgrpo.marl.environments import Environments
 from atgrpo.marl.seeding import generator
 from atgrpo.marl.simulator import Simulator, Starts
@@ -52,6 +54,16 @@ def test_starts_are_the_same_whoever_drew_before(task: Task):
     again = Starts.draw(task, 16, 5)
     assert torch.equal(first.positions, again.positions)
     assert not torch.equal(first.positions, Starts.draw(task, 16, 6).positions)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_no_state_to_train_on_is_held_out(task: Task):
+    trained, held_out = (
+        {tuple(state) for state in Starts.draw(task, 256, seed).positions.flatten(1).tolist()}
+        for seed in (TRAINED_ON, HELD_OUT)
+    )
+    assert len(trained) == len(held_out) == 256
+    assert not trained & held_out
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -13,7 +13,7 @@ from atgrpo.sandbox.compare import same_output, same_value
 from atgrpo.sandbox.forms import Form
 from atgrpo.sandbox.limits import Limits
 from atgrpo.sandbox.runner import Run, Sandbox
-from tests.sandbox.machine import as_before
+from tests.sandbox.machine import as_before, second_best
 
 PROGRAMS = {path.stem: path.read_text() for path in sorted((Path(__file__).parent / "hostile").glob("*.py"))}
 LIMITS = Limits(seconds=1, cpu_seconds=1, memory_mb=256, processes=16, file_mb=4)
@@ -23,6 +23,11 @@ WITHOUT_NAMESPACES = [
     *("busy_loop", "closes_files", "daemon", "endless_output", "exits_early", "exits_in_the_function", "fakes_results"),
     *("fork_bomb", "fork_bomb_of_orphans", "ignores_signals", "memory_hog", "memory_without_owner", "new_namespaces"),
     *("one_large_file", "overrides_builtins", "reads_environment", "sockets", "threads"),
+]
+# Without a user of its own, what an ordinary user could not do anyway; those that take less than a second.
+WITHOUT_OWN_USER = ["new_namespaces", "raises_limits", "reads_secrets", "sockets", "writes_outside"]
+WITH_NAMESPACES = [pytest.param(name, None, id=name) for name in PROGRAMS] + [
+    pytest.param(name, form, id=f"{name}-user-namespace") for form in second_best() for name in WITHOUT_OWN_USER
 ]
 
 
@@ -50,10 +55,12 @@ def check(name: str, form: Form | None = None) -> None:
     assert not any(scored), results
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_none_escapes_hangs_or_scores(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "form"), WITH_NAMESPACES)
+def test_none_escapes_hangs_or_scores(
+    name: str, form: Form | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     with as_before(monkeypatch, tmp_path):
-        check(name)
+        check(name, form)
 
 
 @pytest.mark.parametrize("name", WITHOUT_NAMESPACES)

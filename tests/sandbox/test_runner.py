@@ -16,10 +16,19 @@ from atgrpo.sandbox import forms, runner
 from atgrpo.sandbox.forms import Form
 from atgrpo.sandbox.limits import Limits
 from atgrpo.sandbox.runner import Sandbox, SandboxError
-from tests.sandbox.machine import as_before
+from tests.sandbox.machine import as_before, second_best
 
 PLAIN = Form(namespaces=False, own_user=False)
-FORMS = pytest.mark.parametrize("form", [None, PLAIN], ids=["best", "plain"])
+
+
+def named(form: Form | None) -> str:
+    return "best" if form is None else "user-namespace" if form.namespaces else "plain"
+
+
+FORMS = pytest.mark.parametrize("form", [None, *second_best(), PLAIN], ids=named)
+FEW_FORMS = pytest.mark.parametrize("form", [None, PLAIN], ids=named)
+"""Where a test takes its time."""
+NAMESPACES = pytest.mark.parametrize("form", [None, *second_best()], ids=named)
 
 
 @FORMS
@@ -74,7 +83,7 @@ def test_a_failing_program_is_told_as_python_tells_it(source: str, code: int, st
     assert stderr in (None, run.stderr)
 
 
-@FORMS
+@FEW_FORMS
 def test_twenty_time_outs_in_a_row_leave_nothing(
     form: Form | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -133,7 +142,7 @@ def test_runs_side_by_side_have_a_cap_each() -> None:
     assert [run.stdout for run in runs] == ["all\n"] * 4
 
 
-@FORMS
+@FEW_FORMS
 def test_four_gigabytes_fail_at_512_megabytes(form: Form | None) -> None:
     for source in ("x = bytearray(4 << 30)", "import mmap\nmmap.mmap(-1, 4 << 30)"):
         run = Sandbox(form=form).run(source)
@@ -155,12 +164,19 @@ def test_environment_of_ours_stays_out(form: Form | None, monkeypatch: pytest.Mo
     assert Sandbox(form=form).run("import os\nprint(dict(os.environ))").stdout == "{}\n"
 
 
-def test_files_of_ours_are_not_there(tmp_path: Path) -> None:
+@NAMESPACES
+def test_files_of_ours_are_not_there(form: Form | None, tmp_path: Path) -> None:
     (tmp_path / "gold.txt").write_text("42")
     tmp_path.chmod(0o755)
     for path in (tmp_path / "gold.txt", Path(__file__), Path("/etc/passwd"), Path.home() / ".bashrc"):
-        run = Sandbox().run(f"print(open({str(path)!r}).read())")
+        run = Sandbox(form=form).run(f"print(open({str(path)!r}).read())")
         assert run.stderr.splitlines()[-1].startswith("FileNotFoundError"), path
+
+
+@NAMESPACES
+def test_no_process_of_ours_is_there(form: Form | None) -> None:
+    run = Sandbox(form=form).run("import os\nprint(os.getppid(), os.getpid() < 10)")
+    assert run.stdout == "1 True\n"
 
 
 @FORMS
