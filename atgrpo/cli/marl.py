@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from atgrpo.cli.build import check_trainer, make
 from atgrpo.cli.config import ConfigError, as_yaml
-from atgrpo.cli.runs import RunFolder, find_checkpoint, run_of, settings_of
+from atgrpo.cli.runs import CONFIG, RunFolder, find_checkpoint, run_of, settings_of
 from atgrpo.marl.callbacks.algorithm import Algorithm
 from atgrpo.marl.callbacks.heldout import HELD_OUT, HeldOutTeams
 from atgrpo.marl.datamodule import TeamDataModule
@@ -150,6 +150,8 @@ def check_teams(run: Path, config: DictConfig, *, goes_on: bool = True) -> None:
     Raises:
         ConfigError: a setting that networks or environments are made by has changed since the run was started.
     """
+    if not (run / CONFIG).is_file():  # a checkpoint that was moved elsewhere says nothing about its origin
+        return
     before = settings_of(run)
     if "task" not in before:
         raise ConfigError(f"checkpoint: got language models' of the run in {run}, expected one of robots")

@@ -171,3 +171,10 @@ def test_another_seed_is_other_states(run: Path, capsys: pytest.CaptureFixture[s
         assert main(["evaluate", "--problems", "4", "--seed", seed, "--checkpoint", str(run), *options(run)]) == 0
         said.append(capsys.readouterr().out.splitlines()[-1])
     assert said[0] == said[1] != said[2]
+
+
+def test_a_checkpoint_that_was_moved_is_scored(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    moved = tmp_path / "far" / "away" / "iteration_00002"
+    shutil.copytree(next((run / "checkpoints").glob("*")), moved)
+    assert main(["evaluate", "--problems", "2", "--checkpoint", str(moved), *options(run)]) == 0
+    assert "(2 episodes)" in capsys.readouterr().out
