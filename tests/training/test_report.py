@@ -13,7 +13,7 @@ def test_a_tree_reads_from_top_to_bottom() -> None:
     rollout = play(TreeSampler(turns=1, branches=2), script).rollout
     scored = replace(rollout, turns=(replace(rollout.turns[0], advantage=-0.5), *rollout.turns[1:]))
     assert tree_text(scored).splitlines() == [
-        "sample s, gold answer '!', outcome 3.00",
+        "sample s, gold answer '!', outcome 0.30",
         "",
         "turn 1, a (pa)",
         "    | a:",

@@ -26,5 +26,5 @@ def test_a_turn_that_could_not_be_judged_is_not_logged(tmp_path: Path) -> None:
     HeldOut().on_train_start(SimpleNamespace(datamodule=data, logger=logger), None)
     logger.save()
     rows = list(csv.DictReader((tmp_path / "metrics.csv").open()))
-    assert rows[0]["heldout/greedy/success"] == rows[0]["heldout/greedy/success_turn_2"] == "1.0"
+    assert rows[0]["heldout/greedy/success"] == rows[0]["heldout/greedy/success_turn_2"] == "0.1"
     assert "heldout/greedy/success_turn_1" not in rows[0]
