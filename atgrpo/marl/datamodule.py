@@ -119,9 +119,7 @@ class TeamDataModule(L.LightningDataModule):
             if hasattr(callback, "on_rollout_start"):  # who stops a run gracefully waits for this
                 callback.on_rollout_start(self.trainer, self.environments.envs)
         module, environments = self._module, self.environments
-        self._collecting = (
-            True  # until all is done: what stops a rollout stops it in a state that cannot be gone on from
-        )
+        self._collecting = True  # from the middle of a rollout nobody can go on
         start = time.perf_counter()
         draws = [generator(seed, STEPS, number) for seed in module.seeds]
         experience = collect(environments, module.actor, module.judge, self.steps, draws)

@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
         run.add_argument("--threads", type=count, default=1)
     report = commands.add_parser("report")
     report.add_argument("results", type=Path)
-    report.add_argument("--at", type=int, nargs="+", default=[200_000, 500_000, 1_000_000])
+    report.add_argument("--at", type=count, nargs="+", default=[200_000, 500_000, 1_000_000])
     return top
 
 
