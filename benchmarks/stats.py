@@ -17,6 +17,8 @@ from scipy import stats
 
 RESAMPLES = 5000
 LEVEL = 0.95
+FEWEST_SEEDS = 5
+"""For a claim."""
 
 
 @dataclass(frozen=True, slots=True)

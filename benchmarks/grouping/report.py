@@ -13,9 +13,8 @@ from benchmarks.grouping.cells import Method, Task
 from benchmarks.grouping.figures import plot_curves
 from benchmarks.grouping.results import Result, arms_of, by_seed, read, readable, reported_of
 from benchmarks.markdown import markdown
-from benchmarks.stats import Contrast, contrast, iqm, iqm_interval
+from benchmarks.stats import FEWEST_SEEDS, Contrast, contrast, iqm, iqm_interval
 
-FEWEST_SEEDS = 5
 TOGETHER = "all together"
 METHOD = """\
 Every number is made of the lines of `{raw}` by `python -m benchmarks.grouping action=report preset={name}`.

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.marl.results import Arm, Run
-from benchmarks.stats import LEVEL, Estimate, deviation_ratio, t_interval
+from benchmarks.stats import FEWEST_SEEDS, LEVEL, Estimate, deviation_ratio, t_interval
 
 OURS = "relative"
-ENOUGH = 5
-"""Seeds, for a verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,7 @@ class Finding:
     @property
     def verdict(self) -> str:
         """What may be said."""
-        if self.seeds < ENOUGH:
+        if self.seeds < FEWEST_SEEDS:
             return "too few seeds"
         nothing, claim = (1.0 if self.claim.spread else 0.0), self.claim
         low, high = sorted(claim.sign * (end - nothing) for end in (self.change.low, self.change.high))

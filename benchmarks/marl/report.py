@@ -10,10 +10,10 @@ import numpy as np
 
 from benchmarks.markdown import markdown
 from benchmarks.marl.cells import COMPARED
-from benchmarks.marl.claims import CLAIMS, ENOUGH, findings
+from benchmarks.marl.claims import CLAIMS, findings
 from benchmarks.marl.figures import plot_curves
 from benchmarks.marl.results import Arm, Run, curves, read
-from benchmarks.stats import contrast, iqm_interval
+from benchmarks.stats import FEWEST_SEEDS, contrast, iqm_interval
 
 SHOWN = ("return", "completion", "coverage", "collisions", "box_distance")
 BASELINE = "mappo"
@@ -74,7 +74,7 @@ def _scores(runs: Mapping[Arm, Sequence[Run]], frames: int) -> str:
     for arm, own in reached.items():
         values = {name: [run.at(name, frames) for run in own] for name in names}
         deviation = f"{np.std(values['return'], ddof=1):.3f}" if len(own) > 1 else "?"
-        few = "" if len(own) >= ENOUGH else " (few)"
+        few = "" if len(own) >= FEWEST_SEEDS else " (few)"
         rows.append([arm, *(iqm_interval([values[name]]) for name in names), deviation, f"{len(own)}{few}"])
     table = markdown(["algorithm", *names, "deviation of the return", "seeds"], rows)
     return f"After {frames:,} frames of each team:\n\n{table}"
@@ -113,7 +113,7 @@ def _against_baseline(runs: Mapping[Arm, Sequence[Run]]) -> str:
         frames = min(_end(own), _end(base))
         found = contrast(_values(own, what, frames), _values(base, what, frames), len(pairs))
         assert found is not None
-        claim = found.claim if found.seeds >= ENOUGH else "too few seeds"
+        claim = found.claim if found.seeds >= FEWEST_SEEDS else "too few seeds"
         rows.append([arm.task, arm, what, found.difference, found.improvement, found.simultaneous, found.seeds, claim])
     if not rows:
         return ""
